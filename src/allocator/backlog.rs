@@ -15,7 +15,7 @@ const PAUSE_TIMES: u32 = 20;
 /// Sections are ordered by the binary logarithm of their calls, up to this.
 const LEVEL_MAX: usize = 15;
 
-/// What waits, at places `P`.
+/// The places `P` that wait.
 #[derive(Debug)]
 pub struct Backlog<P> {
     waiting: VecDeque<P>,

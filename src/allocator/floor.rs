@@ -17,7 +17,7 @@ impl From<u64> for Floor {
     }
 }
 
-/// Whose floor is raised.
+/// The key, or the section, whose floor is raised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FloorOf {
     /// The key's own. Its neighbours stay where they are.
@@ -26,7 +26,7 @@ pub enum FloorOf {
     Section,
 }
 
-/// What raising a floor did.
+/// The outcome of raising a floor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Raised {
     /// The floor in force: every number that is handed out later is greater.

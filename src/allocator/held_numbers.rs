@@ -73,7 +73,7 @@ impl<C: Deref<Target = NamespaceCounts>> Drop for HeldNumbers<C> {
     }
 }
 
-/// What a call that waited gets: numbers that count as skipped if nobody accepts them.
+/// The numbers for a call that waited. They count as skipped if nobody accepts them.
 #[derive(Debug)]
 pub struct Delivery {
     taken: Result<Range, Why>,

@@ -17,7 +17,7 @@ use crate::sequence::{Key, Namespace, NamespaceId, OwnedKey};
 
 /// How many keys the sketch counts.
 const KEYS: usize = 64;
-/// What is left of a count after a second.
+/// The part of a count that is left after a second.
 const LEFT_AFTER_SECOND: f64 = 0.9;
 /// After so many samples since the last ageing, samples become half as frequent.
 const SAMPLES_BEFORE_HALVING: u64 = 8_192;

@@ -23,9 +23,9 @@ const LARGE: usize = 1_024;
 /// A table with fewer slots keeps them.
 const SHRUNK_MIN: usize = 4_096;
 
-/// What a key is stored as.
+/// A key, as it is stored.
 pub trait StoredKey: Default {
-    /// What a reference to the key points to.
+    /// The type that a reference to the key points to.
     type Target: ?Sized + PartialEq;
 
     /// Copies a key out of its message.
@@ -79,7 +79,7 @@ pub const NOBODY: NamespaceId = NamespaceId(0);
 
 /// A slot of the table.
 pub trait Slot {
-    /// What its key is stored as.
+    /// Its key, as it is stored.
     type Key: StoredKey;
 
     /// A slot without a key. Its namespace is [`NOBODY`].

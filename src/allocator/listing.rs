@@ -19,7 +19,7 @@ pub struct ListedSection {
     pub key: SectionKey,
     /// Its record.
     pub record: SectionRecord,
-    /// What the term has of it, as its first key sees it. `None` before the first chunk.
+    /// The term's holding of it, as its first key sees it. `None` before the first chunk.
     pub held: Option<Holding>,
 }
 
@@ -59,12 +59,12 @@ pub async fn list_sections(
     pass(term, deadline).await.map(|()| listed)
 }
 
-/// What is known of a key.
+/// The facts about a key.
 #[derive(Debug)]
 pub struct Explained {
     /// The record of its section; the default one if it has none.
     pub record: SectionRecord,
-    /// What the term has of it. `None` before the first chunk.
+    /// The term's holding of its section. `None` before the first chunk.
     pub held: Option<Holding>,
     /// How long ago its last chunk was granted, in milliseconds. `None` if that is not known: another leader got it, or a
     /// floor was raised since.

@@ -60,7 +60,7 @@ use crate::{
     storage::{AppliedView, BlockingExecutor, Namespaces},
 };
 
-/// What a section needs before it can serve a call.
+/// The need of a section before it can serve a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// Its record must be read.
@@ -77,7 +77,7 @@ pub struct MemoryPlace {
 }
 
 impl MemoryPlace {
-    /// What a section in shard number `shard` needs, by its place in the memory.
+    /// The need of a section in shard number `shard`, with its place in the memory.
     fn in_shard(shard: u32, need: Option<(SectionPlace, Need)>) -> Option<(MemoryPlace, Need)> {
         need.map(|(section, need)| (MemoryPlace { shard, section }, need))
     }
@@ -161,13 +161,13 @@ impl Memory {
         &self.set_metrics
     }
 
-    /// What is counted for a namespace.
+    /// The counts of a namespace.
     #[inline]
     pub fn counts(&self, namespace: &Namespace) -> CountsGuard {
         self.metrics.namespaces().of(namespace.id.0, &namespace.config.name)
     }
 
-    /// What is counted for the namespace with this id.
+    /// The counts of the namespace with this id.
     pub fn counts_of(&self, id: NamespaceId) -> CountsGuard {
         self.view.namespaces().counts_of(id, &self.metrics)
     }
@@ -222,7 +222,7 @@ impl Memory {
         self.holding(namespace, key).map(|holding| holding.last)
     }
 
-    /// What the term has of a key's section. `None` before the first chunk.
+    /// The holding of a key's section. `None` before the first chunk.
     pub fn holding(&self, namespace: &Namespace, key: Key<'_>) -> Option<Holding> {
         let (hash, shard) = self.shards.find(namespace, key);
         let locked = self.shards.lock(shard);

@@ -64,7 +64,7 @@ impl MemoryReader {
         }
     }
 
-    /// What the receiver must know before the first part.
+    /// The header that the receiver needs before the first part.
     pub fn header(&self) -> MemoryHeader {
         header_of(&self.memory)
     }

@@ -69,7 +69,7 @@ pub enum Why {
     IdExpired {
         /// When it was made, by the clock of request ids.
         made_ms: u64,
-        /// What the clock of request ids shows.
+        /// The reading of the clock of request ids.
         clock_ms: u64,
     },
     /// The applied table cannot be read, as this text of the store says.
@@ -77,7 +77,7 @@ pub enum Why {
     Unreadable(Box<str>),
 }
 
-/// What a request id was used for.
+/// The request that a request id was used for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsedId {
     /// How many keys it was used for.
@@ -104,7 +104,7 @@ impl From<StoreError> for Why {
     }
 }
 
-/// What became of a call that got nothing, and that may be done in part.
+/// The outcome of a call that got nothing, and that may be done in part.
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
 pub struct Unserved {
@@ -121,7 +121,7 @@ impl From<Why> for Unserved {
     }
 }
 
-/// What a message that asks for numbers of many keys gets.
+/// The answer to a message that asks for numbers of many keys.
 #[derive(Debug)]
 pub struct ManyNumbers {
     /// The first number of each key, in the order of the keys. 0 for a key that got none.

@@ -17,7 +17,7 @@ use crate::{
 /// Another release may have another one.
 pub const MEMORY_FORMAT: u32 = 3;
 
-/// What the receiver must know of the sender's memory before its first part.
+/// The facts about the sender's memory that the receiver needs before its first part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryHeader {
     /// The term.
@@ -203,7 +203,7 @@ impl WholeSection {
         WholeSection { step, owned }
     }
 
-    /// What the term owns of it.
+    /// The part of it that the term owns.
     ///
     /// # Errors
     /// [`DamagedPart`] if the limits are out of order.

@@ -102,7 +102,7 @@ pub async fn run(releaser: Releaser, memory: Weak<Memory>, room: Arc<Room>) {
     room.give_up();
 }
 
-/// What evicts keys of one term.
+/// The task that evicts keys of one term.
 pub struct Releaser {
     /// Where it logs what was used.
     pub group: Arc<Group>,
@@ -114,7 +114,7 @@ pub struct Releaser {
     pub bumper: mpsc::UnboundedSender<Request>,
 }
 
-/// What one part of the hand's way came to.
+/// The outcome of one part of the hand's way.
 struct Part {
     /// How many keys were evicted.
     keys: usize,

@@ -76,7 +76,7 @@ pub struct Section {
     state: State,
 }
 
-/// What this term owns of the section, and whether a bump can bring more.
+/// The state of the section in this term: its chunk, and whether a bump can bring more.
 #[derive(Debug)]
 enum State {
     /// This term has no chunk of it.

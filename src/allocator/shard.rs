@@ -52,7 +52,7 @@ pub struct Shard {
     uncheckpointed: Vec<SectionPlace>,
     /// How many of them, from the front, were sent to a successor.
     uncheckpointed_sent: usize,
-    /// Who reads the shard's changes; `None` while they are not tracked.
+    /// The reader of the shard's changes; `None` while they are not tracked.
     tracking: Option<Tracking>,
     /// The sections that were evicted, until the log says what was used of them.
     evicting: HashMap<SectionId, Evicting>,
@@ -285,7 +285,7 @@ impl Shard {
         at_place!((&mut) self, place, |keys, number| keys.serve(hasher, number, namespace, served))
     }
 
-    /// What the term has of a key's section, or had when it was evicted, until the log says so. `None` before the first
+    /// The holding of a key's section, or, if it was evicted, its holding then, until the log says so. `None` before the first
     /// chunk.
     pub fn holding(&self, hash: u64, namespace: &Namespace, key: Key<'_>) -> Option<Holding> {
         let held = among_keys!((&) self, namespace, key, |keys, one, _| {

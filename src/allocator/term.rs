@@ -60,7 +60,7 @@ use crate::{
 /// number.
 const STAY_MAX: Duration = Duration::from_millis(50);
 
-/// What the settings say about a term.
+/// The settings of a term.
 #[derive(Debug, Clone, Copy)]
 pub struct TermOptions {
     /// The fence that answers pass.
@@ -280,7 +280,7 @@ impl Term {
         Ok(())
     }
 
-    /// What the term used, for the ceilings to be lowered to. Call it after [`Term::close`]. The memory is empty
+    /// The numbers that the term used, for the ceilings to be lowered to. Call it after [`Term::close`]. The memory is empty
     /// afterwards.
     ///
     /// `None` if the term is lost: nobody knows then what it used.
@@ -295,7 +295,7 @@ impl Term {
         &self.gapless
     }
 
-    /// What is counted for a namespace.
+    /// The counts of a namespace.
     #[inline]
     pub(super) fn counts(&self, namespace: &Namespace) -> CountsGuard {
         self.memory.counts(namespace)

@@ -42,7 +42,7 @@ pub const LOCAL: &str = "local";
 /// How many hexadecimal digits of a token's hash are its id.
 const ID_DIGITS: usize = 12;
 
-/// What a grant allows.
+/// The action that a grant allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Verb {
     /// Take numbers and ids.
@@ -82,7 +82,7 @@ impl fmt::Display for Verb {
 /// A verb on namespaces.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Grant {
-    /// What may be done.
+    /// The action.
     pub verb: Verb,
     /// On which namespaces.
     pub namespaces: NamespacePattern,
@@ -245,7 +245,7 @@ impl fmt::Display for AddressRange {
 pub struct TokenHash(pub [u8; 32]);
 
 impl TokenHash {
-    /// What names the token where people read: its first twelve hexadecimal digits.
+    /// The id of the token for people: its first twelve hexadecimal digits.
     pub fn id(&self) -> String {
         let digits = self.0.iter().map(|byte| format!("{byte:02x}"));
         digits.take(ID_DIGITS / 2).collect()
@@ -271,21 +271,21 @@ pub struct Quota {
     pub burnt_per_day: Option<NonZeroU64>,
 }
 
-/// What a principal is known by.
+/// The mark by which a principal is known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum PrincipalKey {
-    /// Whoever shows nothing, at these addresses, or at any.
+    /// A caller that shows nothing, at these addresses, or at any.
     Anonymous(Option<AddressRange>),
-    /// Who has the certificate with this URI.
+    /// The owner of the certificate with this URI.
     Certificate(String),
-    /// Who has the token with this hash.
+    /// The owner of the token with this hash.
     Token(TokenHash),
 }
 
-/// What is known of a principal.
+/// The record of a principal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrincipalRecord {
-    /// What is granted to it.
+    /// Its grants.
     pub grants: Vec<Grant>,
     /// Of a token: its properties.
     pub token: Option<TokenRecord>,
@@ -324,10 +324,10 @@ impl Default for Principals {
     }
 }
 
-/// What is granted to anonymous before anything was written.
+/// The grants of anonymous before anything was written.
 static OPEN: LazyLock<PrincipalRecord> = LazyLock::new(|| granted(&Grant::everything()));
 
-/// What a caller shows of itself.
+/// The credential that a caller shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credential {
     /// Nothing.
@@ -338,10 +338,10 @@ pub enum Credential {
     Token(TokenHash),
 }
 
-/// What a caller wants to do.
+/// The grant that an action needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted<'a> {
-    /// What any known caller may.
+    /// None: any known caller may do it.
     Anything,
     /// This, on the namespace of that name.
     On(Verb, &'a str),
@@ -349,12 +349,12 @@ pub enum Wanted<'a> {
     OnAll(Verb),
     /// This, on whatever namespaces it is granted.
     OnSome(Verb),
-    /// What the nodes of the cluster alone may. It is granted to nobody.
+    /// One that is granted to nobody: the nodes of the cluster alone may do it.
     OfNodes,
 }
 
 impl<'a> Wanted<'a> {
-    /// What has to be granted. `None` if it is no single verb.
+    /// The verb that has to be granted. `None` if it is no single one.
     pub fn verb(self) -> Option<Verb> {
         match self {
             Wanted::On(verb, _) | Wanted::OnAll(verb) | Wanted::OnSome(verb) => Some(verb),
@@ -407,7 +407,7 @@ impl Principals {
         all
     }
 
-    /// What was written.
+    /// The records that were written.
     pub fn records(&self) -> impl Iterator<Item = (&PrincipalKey, &PrincipalRecord)> {
         self.principals.iter()
     }
@@ -419,7 +419,7 @@ impl Principals {
         open.into_iter().chain(&self.principals)
     }
 
-    /// What is known of a principal.
+    /// The record of a principal.
     pub fn get(&self, key: &PrincipalKey) -> Option<&PrincipalRecord> {
         let open = || (*key == PrincipalKey::Anonymous(None)).then(|| &*OPEN);
         self.principals.get(key).or_else(open)
@@ -482,8 +482,8 @@ impl Principals {
         all.filter(move |(_, quota)| quota.namespaces.fits(namespace))
     }
 
-    /// What names whoever shows this, where callers share something: two tokens of one name are one principal. `None` if it shows
-    /// nothing, or a token that is worth nothing at `now_ms`: it is one of its address then.
+    /// The id of a caller that shows this, where callers share something: two tokens of one name are one principal. `None` if it
+    /// shows nothing, or a token that is worth nothing at `now_ms`: it is one of its address then.
     pub fn id_of(&self, shown: &Credential, now_ms: impl FnOnce() -> u64) -> Option<u64> {
         match shown {
             Credential::Nothing => None,
@@ -501,7 +501,7 @@ impl Principals {
         !self.is_open && !self.grants_anybody(network, Wanted::Anything)
     }
 
-    /// What is granted to strangers, who show nothing: to anybody, or in a range of addresses that are not all private. Together
+    /// The grants of strangers, who show nothing: to anybody, or in a range of addresses that are not all private. Together
     /// such ranges may have every address.
     pub fn granted_to_strangers(&self) -> impl Iterator<Item = (Option<AddressRange>, &Grant)> {
         self.granted_to_anonymous(|range| range.is_none_or(|range| !range.is_private()))
@@ -528,7 +528,7 @@ impl Principals {
         self.has_quotas
     }
 
-    /// What was written of anonymous, for all addresses and for the one that `network` names.
+    /// The records of anonymous, for all addresses and for the one that `network` names.
     fn anonymous_at(
         &self, network: u64,
     ) -> impl Iterator<Item = (&PrincipalKey, &PrincipalRecord)> {
@@ -615,7 +615,7 @@ pub enum AccessChange {
     Found {
         /// The token.
         admin: TokenHash,
-        /// What everything is, by the release that proposes it.
+        /// The grants that are everything, by the release that proposes it.
         grants: Vec<Grant>,
         /// When it was proposed, by the leader's clock: milliseconds since 1970.
         now_ms: u64,
@@ -624,7 +624,7 @@ pub enum AccessChange {
     AddToken {
         /// The token.
         hash: TokenHash,
-        /// What is known of it.
+        /// Its record.
         record: PrincipalRecord,
         /// How many principals there may be, this one included.
         principals_max: u64,
@@ -642,11 +642,11 @@ pub enum AccessChange {
     RemoveToken(TokenHash),
     /// Say how much some principals may use.
     SetQuotas {
-        /// Who.
+        /// The principals.
         keys: Vec<PrincipalKey>,
         /// All quotas of each.
         quotas: Vec<Quota>,
-        /// What everything is, by the release that proposes it: that is granted to anonymous before anything was written.
+        /// The grants that are everything, by the release that proposes it: anonymous has them before anything was written.
         everything: Vec<Grant>,
     },
 }

@@ -79,7 +79,7 @@ impl DayAccounts {
         }
     }
 
-    /// What became known when a section's record changed from `before` to `after`.
+    /// The accounts that became known when a section's record changed from `before` to `after`.
     pub fn of_change(
         before: &SectionRecord, after: &SectionRecord, progression: Progression,
     ) -> DayAccounts {

@@ -111,13 +111,13 @@ fn change_access<T: Table>(
     }))
 }
 
-/// What the writes of one entry have in common.
+/// The common state of the writes of one entry.
 struct Entry {
     /// How many epochs have begun.
     epoch: u64,
     /// The time by the clock of the leader that proposed the entry.
     now_ms: u64,
-    /// What the entry adds to accounts.
+    /// The accounts that the entry adds.
     accounts: EntryAccounts,
 }
 
@@ -249,7 +249,7 @@ fn apply_part<T: Table>(
     Ok(PartTaken::Taken(taken))
 }
 
-/// What is known of a part of a message before it takes anything.
+/// The reason for which a part of a message takes nothing.
 enum Before {
     /// It takes nothing. This is the answer.
     Answered(PartTaken),

@@ -2,20 +2,20 @@
 
 use std::net::IpAddr;
 
-/// What the names of networks that are addresses of IPv4 begin with: 32 bits that no network of IPv6 has.
+/// The beginning of the ids of networks that are addresses of IPv4: 32 bits that no network of IPv6 has.
 pub(super) const IPV4: u64 = 0xffff;
 
 /// Stands for no address: of a caller that no connection tells of.
 pub const NO_NETWORK: u64 = u64::MAX;
 
-/// What the ids of principals begin with, among those of networks: 8 bits of addresses from which nobody asks (multicast), and one
-/// that [`NO_NETWORK`] has not.
+/// The beginning of the ids of principals, among those of networks: 8 bits of addresses from which nobody asks (multicast),
+/// and one that [`NO_NETWORK`] has not.
 const PRINCIPAL: u64 = 0xff << 1;
 
 const PRINCIPAL_BITS: u32 = 9;
 
-/// What stands for a principal of this name where callers share something: for each address, [`network_of`] it stands there. All
-/// nodes say the same. Two names may have one id, if rarely: they share one share then. (The hash is FNV-1a: Fowler, Noll and Vo.)
+/// The id of a principal of this name where callers share something. An address has [`network_of`] it there. All nodes say the
+/// same. Two names may have one id, if rarely: they share one share then. (The hash is FNV-1a: Fowler, Noll and Vo.)
 pub fn principal_id(name: &str) -> u64 {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -28,7 +28,7 @@ pub fn is_principal(id: u64) -> bool {
     id >> (64 - PRINCIPAL_BITS) == PRINCIPAL
 }
 
-/// What stands for an address and its neighbours: the half of an IPv6 address that names its network, or an IPv4 address
+/// The id of an address and its neighbours: the half of an IPv6 address that names its network, or an IPv4 address
 /// after bits that no network has.
 pub fn network_of(address: IpAddr) -> u64 {
     match address.to_canonical() {

@@ -12,21 +12,21 @@ use super::{
     request_id::PartId,
 };
 
-/// What one message takes, or a part of it: one entry takes all of it.
+/// The takes of a message, or of a part of it: one entry takes all of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessagePart {
     /// The namespace of the keys.
     pub namespace: NamespaceId,
-    /// What the caller calls it. If that is known, what was taken the first time is the answer.
+    /// The name that the caller gave it. If that is known, the answer is the one that was given the first time.
     pub id: Option<PartId>,
     /// When the message was made, by the table's clock. A copy of it that comes when its id may be forgotten takes nothing.
     pub made_ms: Option<u64>,
     /// The checksum of all that the message takes, if it has an id and several parts. So the first part tells whether the id
     /// was used for another message, before anything is taken.
     pub whole: Option<u32>,
-    /// What names its caller, a principal or an address, if that is known.
+    /// The id of its caller, a principal or an address, if that is known.
     pub caller: Option<u64>,
-    /// What it takes, in this order.
+    /// Its takes, in this order.
     pub takes: Vec<Take>,
 }
 
@@ -56,7 +56,7 @@ pub enum PartTaken {
     Expired {
         /// When it was made.
         made_ms: u64,
-        /// What the table's clock shows.
+        /// The reading of the table's clock.
         clock_ms: u64,
     },
 }
@@ -72,7 +72,7 @@ pub struct IdsFull {
     pub bytes_max: u64,
 }
 
-/// What a request id was used for.
+/// The request that a request id was used for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Used {
     /// How many keys that part of the message had.

@@ -26,7 +26,7 @@ impl fmt::Display for KeyKind {
     }
 }
 
-/// What a sequence belongs to: a book, a user, a conversation. Borrowed from its message, so that handing
+/// The key that a sequence belongs to: a book, a user, a conversation. Borrowed from its message, so that handing
 /// out numbers allocates nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Key<'a> {

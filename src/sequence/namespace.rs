@@ -15,7 +15,7 @@ pub const NAMESPACE_NAME_CHARS_MAX: usize = 64;
 /// A key has at least so many steps, or one for each of its numbers: each crash of a leader skips one.
 const STEPS_OF_KEY_MIN: u64 = 1_024;
 
-/// What an operator chooses when creating a namespace.
+/// The configuration of a namespace, as its operator chooses it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamespaceConfig {
     /// 1 to 64 characters out of `A-Z a-z 0-9 . _ -`.
@@ -43,7 +43,7 @@ pub struct NamespaceConfig {
     /// True if numbers of a gapless namespace may be asked for without a request id. Whoever does so and gets no answer
     /// may leave a gap.
     pub request_id_optional: bool,
-    /// What the namespace is for, in the operator's words. May be empty.
+    /// The purpose of the namespace, in the operator's words. May be empty.
     pub description: String,
     /// The most numbers of a key in one request. `None`: the node's own limit alone counts.
     pub count_max: Option<u64>,
@@ -60,7 +60,7 @@ pub struct NamespaceConfig {
 pub struct Namespace {
     /// The namespace's id inside the cluster.
     pub id: NamespaceId,
-    /// What the operator chose.
+    /// The configuration.
     pub config: NamespaceConfig,
     /// The greatest `max` that it ever had. No number above it was handed out, whatever a ceiling says.
     pub max_ever: u64,

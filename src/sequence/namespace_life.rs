@@ -17,7 +17,7 @@ use super::{
     workers::LeaseFloor,
 };
 
-/// What became of an entry: a value, or a refusal.
+/// The outcome of an entry: a value, or a refusal.
 type Refusable<T, E> = Result<Result<T, NamespaceRefused>, E>;
 
 /// Creates the namespaces of a fresh cluster, all in one entry. Changes nothing if the cluster was founded before:

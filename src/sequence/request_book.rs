@@ -31,12 +31,12 @@ use super::{
 };
 use crate::planted_bugs::{Bug, is_planted};
 
-/// What a part of a message took.
+/// The numbers that a part of a message took.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remembered {
     /// The checksum of the whole message, if it has several parts.
     pub whole: Option<u32>,
-    /// What was asked for, and the answers. Empty if nothing was taken.
+    /// The takes that it asked for, and their answers. Empty if nothing was taken.
     pub takes: Vec<(Take, Taken)>,
     /// The parts of the message that took nothing and are remembered here, as bits.
     pub left_out: u64,
@@ -74,9 +74,9 @@ impl Remembered {
 pub struct QueuedId {
     /// The namespace. The same id in another namespace is another id.
     pub namespace: NamespaceId,
-    /// What it is called.
+    /// Its name.
     pub id: PartId,
-    /// What names its caller, a principal or an address, if that is known.
+    /// The id of its caller, a principal or an address, if that is known.
     pub caller: Option<u64>,
     /// When it came, by the table's clock.
     pub at_ms: u64,
@@ -189,7 +189,7 @@ impl RequestBook {
         Ok(due)
     }
 
-    /// What the clock shows, if a message with an id of this `lifetime` that was made at `made_ms` may take nothing: an
+    /// The reading of the clock, if a message with an id of this `lifetime` that was made at `made_ms` may take nothing: an
     /// earlier copy of it may have, and be forgotten.
     pub fn expired(
         &self, remembering: &Remembering, lifetime: Lifetime, made_ms: u64,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The greatest length of a request id, in bytes.
 pub const REQUEST_ID_BYTES_MAX: usize = 64;
 
-/// What a caller calls a request: 1 to [`REQUEST_ID_BYTES_MAX`] bytes.
+/// The name that a caller gives a request: 1 to [`REQUEST_ID_BYTES_MAX`] bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RequestId(Box<[u8]>);
 
@@ -94,7 +94,7 @@ impl Lifetime {
     }
 }
 
-/// What a caller calls a message.
+/// The name that a caller gives a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessageId {
     /// Its name.
@@ -103,11 +103,11 @@ pub struct MessageId {
     pub lifetime: Lifetime,
     /// When the message was made, by the table's clock, if its caller says so.
     pub made_ms: Option<u64>,
-    /// What names the address of its caller: what is remembered counts for all callers there. `None` for the node itself.
+    /// The id of its caller's address: all callers there share what may be remembered. `None` for the node itself.
     pub caller: Option<u64>,
 }
 
-/// What a part of a message is called.
+/// The name of a part of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartId {
     /// The message's name.

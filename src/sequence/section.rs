@@ -67,7 +67,7 @@ pub struct SectionRecord {
     pub written_ms: u64,
 }
 
-/// What became of the numbers of a section with one key, up to its ceiling.
+/// The accounts of the numbers of a section with one key, up to its ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SectionAccounts {
     /// At least so many were handed out.
@@ -143,8 +143,8 @@ impl SectionRecord {
         self.raised_by_epochs(self.epochs_since(epoch), increment)
     }
 
-    /// What the section's ceiling was when `epoch` began: numbers up to here may belong to earlier
-    /// epochs. What lies above it, up to [`SectionRecord::ceiling_at`], belongs to this one.
+    /// The section's ceiling when `epoch` began: numbers up to here may belong to earlier
+    /// epochs. Those above it, up to [`SectionRecord::ceiling_at`], belong to this one.
     pub fn floor_at(&self, epoch: u64, increment: u64) -> u64 {
         match self.epochs_since(epoch) {
             0 => self.floor,
@@ -291,7 +291,7 @@ impl SectionRecord {
         numbers(progression, 0, self.max_seq).saturating_sub(rest)
     }
 
-    /// What became of the numbers up to the ceiling after `epoch` epochs.
+    /// The accounts of the numbers up to the ceiling after `epoch` epochs.
     pub fn accounts_at(&self, progression: Progression, epoch: u64) -> SectionAccounts {
         let all = numbers(progression, 0, self.ceiling_at(epoch, progression.increment));
         let skipped = self.skipped_at(progression, epoch);

@@ -47,18 +47,18 @@ pub trait Table {
     fn cluster_id(&self) -> Result<Option<ClusterId>, Self::Error>;
     /// Writes the id of the cluster.
     fn put_cluster_id(&mut self, id: ClusterId);
-    /// Who may do what.
+    /// The principals, and their grants.
     fn principals(&self) -> &Principals;
     /// Writes what is known of a principal, or removes it.
     fn put_principal(&mut self, key: PrincipalKey, record: Option<PrincipalRecord>);
     /// Writes how often the principals were changed.
     fn put_principals_version(&mut self, version: u64);
-    /// What is known of all sections of a namespace together, to be changed.
+    /// The totals of all sections of a namespace, to be changed.
     ///
     /// # Errors
     /// If the storage cannot be read or is damaged.
     fn totals(&mut self, id: NamespaceId) -> Result<&mut NamespaceTotals, Self::Error>;
-    /// What a namespace of this name left, if one was deleted and none was created since.
+    /// The tombstone of a namespace of this name, if one was deleted and none was created since.
     ///
     /// # Errors
     /// If the storage cannot be read or is damaged.
@@ -116,7 +116,7 @@ pub trait Table {
     fn request_book(&self) -> Result<RequestBook, Self::Error>;
     /// Writes the book of request ids.
     fn put_request_book(&mut self, book: RequestBook);
-    /// What a part of a message took, if it is remembered.
+    /// The numbers that a part of a message took, if they are remembered.
     ///
     /// # Errors
     /// If the storage cannot be read or is damaged.

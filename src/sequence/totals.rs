@@ -11,7 +11,7 @@ use super::{
 };
 use crate::planted_bugs::{Bug, is_planted};
 
-/// What is known of all sections and worker ids of a namespace together. Kept whenever a record of them is written.
+/// The totals of all sections and worker ids of a namespace. Kept whenever a record of them is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct NamespaceTotals {
     /// How many sections have a record.
@@ -24,7 +24,7 @@ pub struct NamespaceTotals {
     pub leased: LeaseFloor,
 }
 
-/// What a deleted namespace leaves under its name: no number and no lease of a worker id lay above it.
+/// The mark that a deleted namespace leaves under its name: no number and no lease of a worker id lay above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tombstone {
     /// No number above this one was handed out under the name. 0 if none was.
@@ -60,7 +60,8 @@ impl NamespaceTotals {
 }
 
 impl Tombstone {
-    /// What `namespace` leaves when it is deleted. `None` if no number and no worker id was ever handed out under its name.
+    /// The tombstone that `namespace` leaves when it is deleted. `None` if no number and no worker id was ever handed out under
+    /// its name.
     ///
     /// Nobody logged what the epochs after a record gave: an epoch writes no section. A leader may have handed out those
     /// numbers, so they count for every section, as if each had the greatest ceiling and the greatest step.

@@ -18,13 +18,13 @@ pub const WORKERS_MAX: u32 = 1_024;
 /// A lease reaches at most so far above its leader's time, in milliseconds. `ratchet recover` counts on it.
 pub const AHEAD_MAX_MS: u64 = 60_000;
 
-/// Who holds a worker id whose lease was taken back.
+/// The holder of a worker id whose lease was taken back.
 const TAKEN_BACK: &str = "taken back";
 
 /// The last lease of a worker id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerRecord {
-    /// Who leased it, in its own words.
+    /// Its holder, in its own words.
     pub holder: String,
     /// Names the lease: each one of a worker id has a greater token than the one before.
     pub token: u64,
@@ -36,7 +36,7 @@ pub struct WorkerRecord {
     pub written_ms: u64,
 }
 
-/// What no lease of some worker ids went beyond. Later leases lie above both.
+/// A ceiling and a token that no lease of some worker ids went beyond. Later leases lie above both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LeaseFloor {
     /// The greatest ceiling.
@@ -45,23 +45,23 @@ pub struct LeaseFloor {
     pub token: u64,
 }
 
-/// What somebody asks of a worker id.
+/// A request about a worker id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerAsk {
     /// The namespace.
     pub namespace: NamespaceId,
     /// The worker id. The leader has checked that the namespace's format has it.
     pub worker: u32,
-    /// What is to be done with it.
+    /// The action on it.
     pub act: WorkerAct,
 }
 
-/// What is to be done with a worker id.
+/// An action on a worker id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WorkerAct {
     /// Lease it, if it is free.
     Lease {
-        /// Who asks.
+        /// The node that asks, in its own words.
         holder: String,
         /// The ceiling, unless the lease begins above it.
         up_to_ms: u64,
@@ -97,7 +97,7 @@ pub enum WorkerAnswer {
     Leased(WorkerRecord),
     /// Another lease has not ended.
     Held {
-        /// Who holds it.
+        /// Its holder.
         holder: String,
         /// Its ceiling.
         until_ms: u64,
@@ -111,7 +111,7 @@ pub enum WorkerAnswer {
 }
 
 impl LeaseFloor {
-    /// What neither this one's leases nor those of `other` went beyond.
+    /// The floor that neither this one's leases nor those of `other` went beyond.
     #[must_use]
     pub fn max(self, other: LeaseFloor) -> LeaseFloor {
         LeaseFloor {
@@ -191,7 +191,7 @@ impl WorkerRecord {
         })
     }
 
-    /// What the lease, and those before it, did not go beyond.
+    /// The floor that the lease, and those before it, did not go beyond.
     pub fn floor(&self) -> LeaseFloor {
         LeaseFloor { ceiling_ms: self.ceiling_ms, token: self.token }
     }

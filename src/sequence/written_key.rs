@@ -16,7 +16,7 @@ pub struct WrittenKey<'a> {
 pub enum InvalidWrittenKey<'a> {
     /// It has no colon, or what comes before it is no text.
     NoNamespace,
-    /// What comes before the colon is no name of a namespace.
+    /// The text before the colon is no name of a namespace.
     BadNamespace(&'a str),
 }
 

@@ -72,7 +72,7 @@ const RESET_CALLS_MAX: usize = 2_048;
 /// How often HTTP/2 pings the other end of a connection, and how long that may take to answer.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// What probes call.
+/// The methods that probes call.
 const PROBES: [&str; 2] = ["/grpc.health.v1.Health/Check", "/ratchet.v1.Admin/Status"];
 
 /// The bytes that every HTTP/2 connection begins with.

@@ -16,7 +16,7 @@ use crate::{
     server::written::shown,
 };
 
-/// What anybody may ask: whether the node lives, and whether it is ready.
+/// The paths that anybody may ask for: whether the node lives, and whether it is ready.
 pub const PROBES: [&str; 2] = ["/livez", "/readyz"];
 /// From which site a browser says that a request comes, and whether a link led to the page.
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");

@@ -41,20 +41,20 @@ pub struct Services {
 }
 
 impl Services {
-    /// Who asks in a call. Without a connection, in a simulation, nobody is known.
+    /// The caller of a call. Without a connection, in a simulation, nobody is known.
     fn asker<T>(call: &Request<T>) -> Principal {
         let by = call.extensions().get().cloned();
         by.unwrap_or_else(|| Owner::nobody().principal())
     }
 
-    /// What ends a call that is a stream: the node stops, or its connection is too old.
+    /// The end of a call that is a stream: the node stops, or its connection is too old.
     fn end_of<T>(&self, call: &Request<T>) -> WaitForCancellationFutureOwned {
         let too_old = call.extensions().get();
         let end = too_old.map_or(&self.stop, |TooOld(end)| end);
         end.clone().cancelled_owned()
     }
 
-    /// What is `told`, until its caller may not hear it any more: nothing else looks at that while it hears.
+    /// The stream `told`, until its caller may not hear it any more: nothing else looks at that while it hears.
     fn while_known<T: Send + 'static>(
         &self, by: Principal, told: impl Stream<Item = T> + Send + 'static,
     ) -> impl Stream<Item = Result<T, Status>> + Send + 'static {
@@ -70,8 +70,8 @@ impl Services {
         })
     }
 
-    /// What is `told` to who watches something, until `end`, or nothing was told for so long as a connection may be idle and
-    /// another call needs the place.
+    /// The stream `told` for a caller that watches something, until `end`, or until nothing was told for as long as a connection
+    /// may be idle and another call needs the place.
     fn watched<T: Send + 'static>(
         &self, told: impl Stream<Item = Result<T, Status>> + Send + 'static,
         end: WaitForCancellationFutureOwned,

@@ -60,7 +60,7 @@ pub use page::Live;
 #[derive(Clone)]
 pub struct HttpPort {
     context: Arc<NodeContext>,
-    /// What `proto` does not describe.
+    /// The pages that `proto` does not describe.
     pages: Router,
 }
 
@@ -93,8 +93,8 @@ impl HttpPort {
     }
 }
 
-/// What the requests over one connection need. Threads that serve others count nothing in it, so that a request waits for none
-/// of them.
+/// The state of one connection for its requests. Threads that serve others count nothing in it, so that a request waits for
+/// none of them.
 struct Connection {
     port: HttpPort,
     owner: Owner,

@@ -379,7 +379,7 @@ pub mod fuzzing {
         proto::Refusal,
     };
 
-    /// Who asks over gRPC or HTTP in a call with these headers, over a connection that shows no certificate.
+    /// The principal of a call over gRPC or HTTP with these headers, over a connection that shows no certificate.
     ///
     /// # Errors
     /// UNAUTHENTICATED if there are several tokens.

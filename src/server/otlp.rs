@@ -42,7 +42,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The flag of a span whose trace is recorded (W3C).
 const SAMPLED: u32 = 1;
 
-/// What sends a node's spans.
+/// The sender of a node's spans.
 pub struct Exporter {
     endpoint: String,
     client: TraceServiceClient<Channel>,

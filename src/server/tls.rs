@@ -38,9 +38,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// The certificates of a node. `None` where it speaks no TLS.
 #[derive(Clone)]
 pub struct Tls {
-    /// What clients see.
+    /// The certificates that clients see.
     pub clients: Option<Arc<Certificates>>,
-    /// What peers see.
+    /// The certificates that peers see.
     pub peers: Option<Arc<Certificates>>,
 }
 
@@ -57,7 +57,7 @@ impl Tls {
         })
     }
 
-    /// What connects to peers with TLS; `None` if this node connects without.
+    /// The connector to peers with TLS; `None` if this node connects without.
     pub fn connector(&self, config: &Config) -> Option<PeerConnector> {
         let peers = self.peers.clone().filter(|_| config.peer_tls.dials());
         peers.map(|peers| PeerConnector::new(peers, &config.cluster))

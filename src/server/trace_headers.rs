@@ -4,7 +4,7 @@ use hyper::{HeaderMap, header::HeaderValue};
 
 use crate::node::{NodeContext, TraceContext};
 
-/// What the headers of a call say. `None` if they say nothing, or no call is traced.
+/// The trace that the headers of a call name. `None` if they name none, or no call is traced.
 #[inline]
 pub fn trace_in(context: &NodeContext, headers: &HeaderMap) -> Option<TraceContext> {
     match context.traces.are_on() {

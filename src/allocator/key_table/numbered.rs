@@ -11,7 +11,7 @@ use super::{changed_slots::ChangedSlot, segments::Segments};
 
 /// A thing that has a name.
 pub trait Named {
-    /// What its name is.
+    /// The type of its name.
     type Name: Hash + Eq;
 
     /// Its name.

@@ -5,8 +5,9 @@ use crate::{
     allocator::{
         floor::{Floor, FloorOf, Raised},
         outcome::Why,
+        part::SectionPlace,
         section::pending::{AboveAnswer, RaiseAnswer, RaiseNewAnswer},
-        shard::{SectionPlace, Shard},
+        shard::Shard,
     },
     sequence::{Key, Namespace},
 };

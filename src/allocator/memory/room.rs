@@ -110,7 +110,7 @@ impl Room {
     }
 }
 
-/// What a key that is new to its term and waits for a bump holds, in bytes, besides its request: its slot, an entry of the
+/// The memory of a key that is new to its term and waits for a bump, in bytes, besides its request: its slot, an entry of the
 /// table of keys, its section beside the slot, the call that waits, and where the call's answer goes. A name holds its
 /// bytes besides.
 ///

@@ -2,11 +2,7 @@
 
 use super::{Memory, MemoryPlace, Need};
 use crate::{
-    allocator::{
-        outcome::Why,
-        section::pending::TakeAnswer,
-        shard::{SectionPlace, Shard},
-    },
+    allocator::{outcome::Why, part::SectionPlace, section::pending::TakeAnswer, shard::Shard},
     metrics::FirstTouch as Source,
     sequence::{Key, Namespace, SectionRecord},
 };

@@ -33,7 +33,7 @@ struct Unknown {
     place: usize,
     /// The record of its section, if it is in memory.
     record: Option<SectionRecord>,
-    /// What the shard counted of sections that are evicted, before the record was looked up.
+    /// The shard's count of evictions before the record was looked up.
     evictions: u64,
 }
 

@@ -19,7 +19,7 @@ enum Pass<'o> {
     Now {
         /// The last one.
         last: u64,
-        /// What the term owns.
+        /// The part that the term owns.
         owned: &'o mut Owned,
     },
     /// There is nothing to pass over, or the floor is refused.

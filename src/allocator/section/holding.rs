@@ -6,7 +6,7 @@ use super::{
 };
 use crate::sequence::Progression;
 
-/// What a term has of a key's section.
+/// The numbers that a term has of a key's section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holding {
     /// The ceiling.
@@ -18,7 +18,7 @@ pub struct Holding {
 }
 
 impl Holding {
-    /// What a term that owns `owned` has for the key at `cursor`; `None` for a key that was not asked for.
+    /// The holding of a term that owns `owned`, for the key at `cursor`; `None` for a key that was not asked for.
     pub fn new(owned: &Owned, cursor: Option<&Cursor>, progression: Progression) -> Self {
         Holding {
             ceiling: owned.ceiling,
@@ -27,7 +27,7 @@ impl Holding {
         }
     }
 
-    /// What a term has of a section that it evicted after number `last`.
+    /// The holding of a section that the term evicted after number `last`.
     pub fn gone(last: u64) -> Self {
         Holding { ceiling: last, last, granted_at: GrantTime::UNKNOWN }
     }

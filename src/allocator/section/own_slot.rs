@@ -100,7 +100,7 @@ impl<K: StoredKey> OwnSlot<K> {
         Some((self.ceiling?, self.cursor.fast_limit()))
     }
 
-    /// What the term owns of the section, as it was put last.
+    /// The part of the section that the term owns, as it was put last.
     pub fn owned(&self, progression: Progression) -> Option<Owned> {
         Some(Owned {
             floor: last_before(self.cursor.next(), progression),

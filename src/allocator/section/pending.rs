@@ -23,7 +23,7 @@ use crate::{
 /// The answer to a call, which may have to wait.
 #[derive(Debug)]
 pub enum NowOrLater<T, L> {
-    /// What it asked for, or why it gets nothing.
+    /// The answer, now.
     Done(T),
     /// It comes later. The sender is dropped if the term is lost.
     Later(oneshot::Receiver<L>),
@@ -75,11 +75,11 @@ pub struct Waiter {
     pub hash: u64,
     /// Its key.
     pub key: OwnedKey,
-    /// What it wants.
+    /// Its want.
     pub want: Want,
 }
 
-/// What a call waits for, and where its answer goes, which is dropped without an answer if the term is lost.
+/// The want of a call, and the sender of its answer, which is dropped without an answer if the term is lost.
 #[derive(Debug)]
 pub enum Want {
     /// Numbers.
@@ -95,7 +95,7 @@ pub enum Want {
         of: FloorOf,
         /// How far.
         floor: Floor,
-        /// Who waits until it is done.
+        /// The call that waits until it is done.
         reply: oneshot::Sender<Result<Raised, Why>>,
     },
 }
@@ -132,16 +132,16 @@ pub enum ServedCall {
     Numbers {
         /// How many it asked for.
         count: u64,
-        /// What it gets.
+        /// Its numbers, or why it gets none.
         taken: Result<Range, Why>,
         /// Where that goes.
         reply: oneshot::Sender<Delivery>,
     },
     /// A floor.
     Floor {
-        /// What came of it.
+        /// The outcome.
         raised: Result<Raised, Why>,
-        /// Who waits for it.
+        /// The call that waits for it.
         reply: oneshot::Sender<Result<Raised, Why>>,
     },
 }
@@ -171,7 +171,7 @@ impl ServedCall {
     }
 }
 
-/// What a call that waits alone for a section holds, in bytes: the pending bump, the call, both ends of the way that its
+/// The memory of a call that waits alone for a section, in bytes: the pending bump, the call, both ends of the way that its
 /// answer takes, and that way, which has the answer, a waker for each end, its state, and two counts of references.
 pub const WAITING_CALL_BYTES: usize = size_of::<BumpDemand>()
     + size_of::<Waiter>()
@@ -190,7 +190,7 @@ pub struct PendingBump(Option<Box<BumpDemand>>);
 
 #[derive(Debug, Default)]
 struct BumpDemand {
-    /// What a call that was served while numbers ran low asked for.
+    /// The refill that a call asked for which was served while numbers ran low.
     refill: Option<BumpSize>,
     waiters: Waiters,
     /// The bump under way covers the first so many of them.
@@ -257,7 +257,7 @@ impl PendingBump {
         is_first
     }
 
-    /// What the bump that is proposed now must cover: the wish for a refill, which it fulfils, and the
+    /// The demand that the bump which is proposed now must cover: the wish for a refill, which it fulfils, and the
     /// calls that wait and whose callers have not gone. `None` if no bump is pending.
     pub fn propose(&mut self) -> Option<(Option<BumpSize>, &Waiters)> {
         let asked = self.0.as_mut()?;

@@ -167,7 +167,7 @@ impl<K: StoredKey> OwnKeys<K> {
         again.unwrap_or(false)
     }
 
-    /// What the term has of a key's section. `None` before the first chunk.
+    /// The holding of a key's section. `None` before the first chunk.
     pub fn holding(&self, hash: u64, namespace: &Namespace, key: &K::Target) -> Option<Holding> {
         let number = self.table.find(hash, namespace.id, key)?;
         let (slot, progression) = (self.table.get(number)?, namespace.config.progression());
@@ -209,7 +209,7 @@ impl<K: StoredKey> OwnKeys<K> {
         })
     }
 
-    /// What was used of each section that got a chunk, but for namespaces without a known progression; and whether it was
+    /// The use of each section that got a chunk, but for namespaces without a known progression; and whether it was
     /// used up.
     pub fn used(
         &self, progression_of: impl Fn(NamespaceId) -> Option<Progression>,
@@ -220,7 +220,7 @@ impl<K: StoredKey> OwnKeys<K> {
         })
     }
 
-    /// What was used of the section in slot number `number`, and what the term owns of it. `None` if the term has no chunk of
+    /// The use of the section in slot number `number`, and the part that the term owns. `None` if the term has no chunk of
     /// it, or the progression of its namespace is not known.
     fn trim_of(
         &self, number: u32, slot: &OwnSlot<K>,
@@ -232,7 +232,7 @@ impl<K: StoredKey> OwnKeys<K> {
         Some((Trim { section: section_id(slot), used, lost: 0 }, owned))
     }
 
-    /// What the term owns of the section in slot number `number`.
+    /// The part of the section in slot number `number` that the term owns.
     fn owned(&self, number: u32, slot: &OwnSlot<K>, progression: Progression) -> Option<Owned> {
         match self.expanded.get(&number) {
             Some(queued) => queued.section.owned().copied(),

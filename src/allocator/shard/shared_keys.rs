@@ -218,7 +218,7 @@ impl SharedKeys {
         bump
     }
 
-    /// What the term has of a key's section. `None` before the first chunk.
+    /// The holding of a key's section. `None` before the first chunk.
     pub fn holding(&self, hash: u64, namespace: &Namespace, &id: &u64) -> Option<Holding> {
         let (number, cursor) = match self.find_key(hash, namespace, id) {
             Some(found) => found,

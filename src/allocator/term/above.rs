@@ -12,7 +12,7 @@ use crate::{
     sequence::{Key, Namespace, Range},
 };
 
-/// What a call for numbers above a floor got.
+/// The answer to a call for numbers above a floor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Above {
     /// Numbers.

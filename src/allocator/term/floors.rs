@@ -66,7 +66,7 @@ impl Term {
         self.fenced(namespace, raised, deadline).await
     }
 
-    /// What a key's floor was raised to, once it is.
+    /// The new floor of a key, once it is raised.
     async fn raised_in_time(
         &self, answer: RaiseAnswer, deadline: Instant,
     ) -> Result<Raised, Unserved> {
@@ -78,7 +78,7 @@ impl Term {
         Ok(raised.map_err(|why| Unserved { why, may_be_done: 1 })??)
     }
 
-    /// What a key's floor was raised to, as its caller is told it: after the check of the fence, as in `next`.
+    /// The new floor of a key, as its caller is told it: after the check of the fence, as in `next`.
     async fn fenced(
         &self, namespace: &Namespace, raised: Raised, deadline: Instant,
     ) -> Result<Raised, Unserved> {

@@ -67,7 +67,7 @@ pub struct GaplessLimits {
 
 /// A call that takes numbers of one gapless key or of many.
 pub struct TakeCall {
-    /// What it takes.
+    /// The part of the message that it takes.
     pub part: MessagePart,
     /// Where it waits.
     pub reply: Waiting,
@@ -76,7 +76,7 @@ pub struct TakeCall {
 /// Where the answer of a call goes that waits for its entry: what it gets for each of its takes, in order.
 type Waiting = oneshot::Sender<Result<Vec<Delivery>, Unserved>>;
 
-/// What the task works with.
+/// The parts of the term that the task works with.
 pub struct Taker {
     /// The memory of the term, which has its gate.
     pub memory: Arc<Memory>,
@@ -152,7 +152,7 @@ impl Entry {
         }
     }
 
-    /// Who waits for an answer, and what each of them takes, in their order. A caller that has gone takes nothing.
+    /// The calls that wait for an answer, and the part that each takes, in their order. A caller that has gone takes nothing.
     fn begin(self) -> (Vec<Waiting>, Vec<MessagePart>) {
         let there = self.calls.into_iter().filter(|call| !call.reply.is_closed());
         there.map(|call| (call.reply, call.part)).unzip()
@@ -275,7 +275,7 @@ impl Taker {
         Err(why)
     }
 
-    /// What a call is given for its part of a message.
+    /// The numbers that a call is given for its part of a message.
     fn give(&self, part: &MessagePart, taken: PartTaken) -> Result<Vec<Delivery>, Unserved> {
         let counts = self.memory.counts_of(part.namespace).shared();
         let taken = match taken {
@@ -360,7 +360,7 @@ impl Taker {
     }
 }
 
-/// What a request id was used for.
+/// The request that a request id was used for.
 fn used_id(Used { keys, first }: Used) -> Box<UsedId> {
     let key = match first.section {
         SectionKey::Id(id) => Key::Id(id).into(),

@@ -47,7 +47,7 @@ pub struct Limits {
     pub connections: Gauge,
     /// How many connections were refused because of the limit.
     pub refused: Counter,
-    /// What callers may hold, and at which ports; `None` if the port is for others.
+    /// The bounds on callers, and the ports that they hold for; `None` if the port is for others.
     pub callers: Option<(Arc<Callers>, Port)>,
 }
 

@@ -37,7 +37,7 @@ pub struct Arrival {
     awaited: Option<Awaited>,
 }
 
-/// What is waited for.
+/// A part of a message that is waited for.
 #[derive(Debug)]
 struct Awaited {
     late: Pin<Box<Sleep>>,

@@ -2,7 +2,7 @@
 
 use futures::{StreamExt, stream::FuturesUnordered};
 
-/// What `future` returns. It is polled only when it was woken itself, and not whenever its task is: to look whether a connection
+/// Runs `future`. It is polled only when it was woken itself, and not whenever its task is: to look whether a connection
 /// ends takes locks that all connections share, and nothing of that changes from one call to the next.
 pub async fn aside<F: Future>(future: F) -> F::Output {
     FuturesUnordered::from_iter([future]).select_next_some().await

@@ -50,11 +50,11 @@ const UNSENT_BYTES_MAX: usize = 65_535;
 const UNSENT_END_BYTES_MAX: usize = COUNTED_BYTES_MIN;
 
 tokio::task_local! {
-    /// What the connection holds of the answer to the call of this task, once there is one.
+    /// The unsent part of the answer to the call of this task, once there is one.
     pub static ANSWER: Arc<OnceLock<Arc<Unsent>>>;
 }
 
-/// What answers the calls of a port. It must always be ready: `poll_ready` is not called.
+/// The service that answers the calls of a port. It must always be ready: `poll_ready` is not called.
 pub trait Answering:
     Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
     + Clone
@@ -177,7 +177,7 @@ pub struct CallBody<B: hyper::body::Body> {
     unsent: Arc<Unsent>,
 }
 
-/// What the connection holds of an answer.
+/// The part of an answer that the connection holds, because it is not sent yet.
 pub struct Unsent {
     bytes: AtomicUsize,
     /// How many bytes were made so far.
@@ -193,7 +193,7 @@ pub struct Unsent {
 }
 
 impl Unsent {
-    /// What is cancelled if its caller may not read it any more.
+    /// The token that is cancelled if its caller may not read it any more.
     pub fn end(&self) -> Option<&CancellationToken> {
         self.end.as_ref()
     }

@@ -13,10 +13,10 @@ use crate::{
     sequence::{Credential, NO_NETWORK, TokenHash, network_of},
 };
 
-/// What comes before a token in a header.
+/// The word before a token in a header.
 const BEARER: &[u8] = b"bearer ";
 
-/// Who has opened a connection, as far as the connection tells.
+/// The owner of a connection, as far as the connection tells.
 #[derive(Debug, Clone)]
 pub struct Owner {
     certificate: Option<Arc<str>>,
@@ -37,7 +37,7 @@ static NOBODY: Owner = Owner {
 };
 
 impl Owner {
-    /// Who is at the other end of `stream`, which is one of `interface`.
+    /// The owner of `stream`, which is one of `interface`.
     pub fn of(stream: &Stream, interface: Interface) -> Owner {
         let address = stream.socket().peer_addr().map(|address| address.ip());
         let address = address.unwrap_or(IpAddr::from([0, 0, 0, 0])).to_canonical();
@@ -65,7 +65,7 @@ impl Owner {
         NOBODY.clone()
     }
 
-    /// Who has opened the connection over which a request came that has these extensions. The fuzzer has no connection.
+    /// The owner of the connection over which a request with these extensions came. The fuzzer has no connection.
     pub fn in_extensions(extensions: &Extensions) -> &Owner {
         extensions.get().unwrap_or(&NOBODY)
     }
@@ -81,7 +81,7 @@ impl Owner {
         let _ = access.connection_is_used_by(&self.principal());
     }
 
-    /// Who asks, by the connection alone.
+    /// The principal, by the connection alone.
     pub fn principal(&self) -> Principal {
         if self.is_local {
             return Principal::local().through(self.entrance);
@@ -93,17 +93,17 @@ impl Owner {
         Principal::caller(shown, self.network).through(self.entrance)
     }
 
-    /// Who asks with this token.
+    /// The principal with this token.
     pub fn with_token(&self, token: &[u8]) -> Principal {
         self.principal().with_token(token)
     }
 
-    /// Who asks with the token that has this hash.
+    /// The principal with the token that has this hash.
     pub fn with_hash(&self, hash: TokenHash) -> Principal {
         self.principal().with_hash(hash)
     }
 
-    /// Who asks in a call with these headers, as [`Owner::shown_in`]. The audit tells of a caller that shows several tokens.
+    /// The principal of a call with these headers, as [`Owner::shown_in`]. The audit tells of a caller that shows several tokens.
     ///
     /// # Errors
     /// UNAUTHENTICATED if there are several tokens.
@@ -111,8 +111,8 @@ impl Owner {
         self.shown_in(headers).map_err(|SeveralTokens| access.several_tokens(&self.principal()))
     }
 
-    /// Who asks in a call with these headers. What is no token, such as a password for a proxy, is left alone. Over the local
-    /// socket no token is looked at: it may be the one that is to be replaced.
+    /// The principal of a call with these headers. Anything but a token, such as a password for a proxy, is left alone. Over the
+    /// local socket no token is looked at: it may be the one that is to be replaced.
     ///
     /// # Errors
     /// [`SeveralTokens`] if there are some.

@@ -124,7 +124,7 @@ impl PatientSocket {
         self.stream.inner().is_tls()
     }
 
-    /// What a write came to. One that must wait fails once it has waited for too long.
+    /// The outcome of a write. One that must wait fails once it has waited for too long.
     fn bound<T>(
         &mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
@@ -157,7 +157,7 @@ impl PatientSocket {
         late("the other end does not read")
     }
 
-    /// What a read came to that brought bytes, or none. One that must wait for the rest of a head fails if that takes too
+    /// The outcome of a read that brought bytes, or none. One that must wait for the rest of a head fails if that takes too
     /// long.
     fn bound_head(
         &mut self, cx: &mut Context<'_>, brought_bytes: bool, read: Poll<io::Result<()>>,

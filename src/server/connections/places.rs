@@ -43,7 +43,7 @@ pub struct ConnectionPlace {
     /// How many milliseconds after `since` its last call began. Known where a connection may end for that.
     last_call_ms: Option<AtomicU64>,
     is_members: AtomicBool,
-    /// Whose it is, if it is a client's.
+    /// The client that has it, if it is a client's.
     guest: Option<Arc<Guest>>,
     /// `None` if no other connection can need the place.
     needed: Option<CancellationToken>,
@@ -79,7 +79,7 @@ impl ConnectionPlace {
         whole_ms(self.since.elapsed())
     }
 
-    /// Whose it is; `None` if it is no client's.
+    /// The client that has it; `None` if it is no client's.
     pub fn guest(&self) -> Option<&Arc<Guest>> {
         self.guest.as_ref()
     }
@@ -106,8 +106,8 @@ impl ConnectionPlace {
         }
     }
 
-    /// What a new connection says `first`. The pools of some clients open connections before they need them: it may be silent
-    /// for `idle`, as any other, while there are places enough, and for `greeting` otherwise.
+    /// Waits for what a new connection says `first`. The pools of some clients open connections before they need them: it may
+    /// be silent for `idle`, as any other, while there are places enough, and for `greeting` otherwise.
     ///
     /// # Errors
     /// A text if it says nothing in time.

@@ -21,7 +21,7 @@ use crate::sequence::NodeId;
 pub struct Stream {
     node: Option<NodeId>,
     client: Option<Arc<str>>,
-    /// What was read already, and is to be read again.
+    /// The bytes that were read already, and are to be read again.
     begun: Bytes,
     socket: Socket,
 }

@@ -67,11 +67,11 @@ pub struct Meter {
     held_back: Option<HeldBack>,
     /// That of a stream between its messages.
     silence: Option<Silence>,
-    /// What ends it, if nothing else does.
+    /// The signal that ends it, if nothing else does.
     stop: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
 
-/// What a stream has brought of a message for which there is no memory yet.
+/// The bytes of a message for which there is no memory yet.
 struct HeldBack {
     data: Bytes,
     room: Pin<Box<dyn Future<Output = Result<Reservation, Refusal>> + Send>>,
@@ -224,7 +224,7 @@ mod tests {
         (Meter::new(memory.clone(), PATIENCE, Arrival::new(is_stream)), memory)
     }
 
-    /// What comes of what is held back by now.
+    /// The outcome, by now, for the bytes that are held back.
     fn held_back(meter: &mut Meter) -> Poll<Option<Result<Bytes, Status>>> {
         let polled = std::future::poll_fn(|cx| meter.poll_held_back(cx)).now_or_never();
         polled.map_or(Poll::Pending, Poll::Ready)

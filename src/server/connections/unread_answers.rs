@@ -28,7 +28,7 @@ use super::{
 pub struct ReadInTime {
     /// How long nothing of an answer may be read.
     pub patience: Duration,
-    /// Whose connection it is.
+    /// The place of the connection.
     pub place: Arc<ConnectionPlace>,
 }
 

@@ -63,7 +63,7 @@ struct Reply {
 /// counter all streams share: cores would contend for it.
 struct NodeRef {
     context: Arc<NodeContext>,
-    /// Who asks.
+    /// The caller.
     by: Principal,
     /// The trace that the stream belongs to, as its caller says it. A message may belong to another one.
     trace: Option<TraceContext>,
@@ -89,7 +89,7 @@ pub struct ResponseStream<R> {
     /// The memory reserved for the last response. Once the next one is polled for, little of that is unsent (`CallBody`).
     unsent: Option<Reservation>,
     ended: bool,
-    /// What the stream ends with, once all requests that were read are answered.
+    /// The failure that the stream ends with, once all requests that were read are answered.
     failure: Option<Status>,
 }
 
@@ -263,7 +263,7 @@ trait Answering: Send {
     fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Reply>;
 }
 
-/// What answers requests with the futures that it makes.
+/// Answers requests with the futures that it makes.
 struct AnsweringBy<M, F> {
     make: M,
     /// `None` before the first request: a stream that says nothing holds no memory for it.

@@ -116,7 +116,7 @@ pub fn from_peers(
     })
 }
 
-/// What is known of the sender of a call.
+/// The sender of a call, as far as it is known.
 #[derive(Debug)]
 enum Sender {
     /// Its header has not arrived yet.
@@ -136,7 +136,7 @@ pub struct LookForSender {
     reservation: Option<Reservation>,
     place: Arc<ConnectionPlace>,
     is_stream: bool,
-    /// What has arrived, until the sender is known.
+    /// The bytes that have arrived, until the sender is known.
     beginning: Beginning,
     arrival: Arrival,
     sender: Sender,

@@ -227,7 +227,7 @@ const fn sequence<Q: SequenceRequest>() -> Answering {
     }
 }
 
-/// What answers a request, and what that costs, in keys.
+/// The cost of a request, in keys, and the future of its reply.
 fn answering(
     context: &Arc<NodeContext>, caller: Option<Arc<Caller>>, request: ForwardRequest,
 ) -> (usize, ReplyFuture) {
@@ -281,7 +281,7 @@ fn reply_of(
     MeteredReply { reply: ForwardReply { id, reply: Some(reply) }, reservation }
 }
 
-/// What the follower is told instead of an answer: why the request fails, or who leads, and whether the follower takes the
+/// The reply to the follower instead of an answer: why the request fails, or who leads, and whether the follower takes the
 /// namespace for another one.
 fn error_or_not_leader(
     context: &NodeContext, unanswered: Unanswered,

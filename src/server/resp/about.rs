@@ -16,7 +16,7 @@ const REDIS_VERSION: &str = "7.0.0";
 /// Clients ask no replica for numbers, and every node answers: a follower asks the leader.
 const ROLE: &str = "master";
 
-/// What INFO tells.
+/// The text of INFO.
 pub fn text(context: &NodeContext) -> String {
     let (config, metrics) = (&context.config, &context.metrics);
     let mut text = String::new();
@@ -40,7 +40,7 @@ pub fn text(context: &NodeContext) -> String {
     text
 }
 
-/// What HELLO tells connection number `id`.
+/// Writes the answer of HELLO for connection number `id`.
 pub fn greet(id: u64, replies: &mut Replies) {
     let version = replies.version;
     replies.map(7);

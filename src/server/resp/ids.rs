@@ -11,10 +11,10 @@ use crate::{
     server::written::key_in,
 };
 
-/// What comes before the namespace.
+/// The word before the namespace.
 const ID: &str = "id";
 
-/// Whose ids a key stands for.
+/// The namespace, and the key in it, whose ids a key stands for.
 #[derive(Debug, Clone, Copy)]
 pub struct IdsOf<'a> {
     namespace: &'a str,
@@ -22,7 +22,7 @@ pub struct IdsOf<'a> {
     key: Option<&'a [u8]>,
 }
 
-/// Whose ids a key stands for. A namespace of the name `id` has keys of its own: then there are none.
+/// The ids that a key stands for. A namespace of the name `id` has keys of its own: then there are none.
 pub fn ids_of<'a>(context: &NodeContext, key: WrittenKey<'a>) -> Option<IdsOf<'a>> {
     if key.namespace != ID || context.group.view.namespaces().by_name(ID).is_some() {
         return None;

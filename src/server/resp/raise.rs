@@ -14,7 +14,7 @@ use crate::{
     server::written::{integer, key_in, shown},
 };
 
-/// What raising a key came to.
+/// The outcome of raising a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Raised {
     /// It is raised, or was new and is to begin with 0, where it stands already.

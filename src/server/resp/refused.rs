@@ -12,7 +12,7 @@ pub(super) const AGAIN: &str = "TRYAGAIN";
 /// most of them give up.
 pub(super) const ELSEWHERE: &str = "CLUSTERDOWN";
 
-/// What Redis says of a key that may not be used so.
+/// The words of Redis about a key that may not be used so.
 const NO_KEY: &str =
     "NOPERM this user has no permissions to access one of the keys used as arguments:";
 

@@ -8,10 +8,10 @@ use crate::metrics::{Interface, Metrics};
 /// The version of the protocol that a connection speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Version {
-    /// What every connection begins with.
+    /// The version that every connection begins with.
     #[default]
     Resp2,
-    /// What a client asks for with HELLO 3.
+    /// The version that a client asks for with HELLO 3.
     Resp3,
 }
 
@@ -37,7 +37,7 @@ pub struct Replies {
 }
 
 impl Replies {
-    /// What was written since the last [`Replies::clear`].
+    /// The bytes that were written since the last [`Replies::clear`].
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

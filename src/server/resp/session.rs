@@ -40,16 +40,16 @@ pub struct Session {
     context: Arc<NodeContext>,
     /// The number of this connection at this node.
     id: u64,
-    /// Who has opened it.
+    /// Its owner.
     owner: Owner,
-    /// Who asks: whom AUTH named, or the owner.
+    /// The principal that asks: the one that AUTH named, or the owner's.
     by: Principal,
     /// That it was let in.
     let_in: LetIn,
     /// The name that the client gave it.
     name: Vec<u8>,
     run: Run,
-    /// What came since MULTI.
+    /// The commands since MULTI.
     transaction: Option<Transaction>,
     /// True once a command came.
     has_begun: bool,
@@ -223,7 +223,7 @@ impl Session {
         replies.within_exec = false;
     }
 
-    /// What a command asks for.
+    /// The request of a command.
     fn check<'a>(
         &self, entry: &Entry, command: RedisCommand<'a>,
     ) -> Result<RedisRequest<'a>, Refused> {
@@ -479,11 +479,11 @@ fn wrong_option(option: &[u8]) -> Refused {
     Refused::invalid(format!("Syntax error in HELLO option '{}'", shown(option)))
 }
 
-/// What Redis says to HELLO of whoever is nobody.
+/// The words of Redis for a HELLO of a caller that it does not know.
 const HELLO_FIRST: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> \
     option can be used to authenticate the client and select the RESP protocol version at the same time:";
 
-/// What a command asks for.
+/// The request of a command.
 enum RedisRequest<'a> {
     /// So many numbers of a key.
     Numbers(WrittenKey<'a>, u64),

@@ -3,7 +3,7 @@
 use super::{reader::RedisCommand, refused::Refused, replies::Replies};
 use crate::server::written::shown;
 
-/// What a command does.
+/// The action of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     Incr,
@@ -47,7 +47,7 @@ impl Action {
 pub struct Entry {
     /// Its name, in lower case. Of a subcommand `command|subcommand`.
     pub name: &'static str,
-    /// What it does.
+    /// Its action.
     pub action: Action,
     /// The fewest and the most arguments that follow the name.
     arguments: (usize, usize),
@@ -55,7 +55,7 @@ pub struct Entry {
     usage: &'static str,
     /// The places of the keys: the first, and the last; -1 is the last argument, 0 is none.
     keys: (i64, i64),
-    /// What it does with the keys.
+    /// Its use of the keys, in Redis' words.
     access: &'static [&'static str],
     flags: &'static [&'static str],
     group: &'static str,
@@ -207,7 +207,7 @@ pub fn find(name: &[u8]) -> Option<&'static Entry> {
     all().find(named).or_else(|| all().flat_map(|entry| entry.subcommands).find(named))
 }
 
-/// What a command is.
+/// The entry of a command.
 ///
 /// # Errors
 /// If there is no such command or subcommand, or it takes not as many arguments.
@@ -273,7 +273,7 @@ impl Entry {
         }
     }
 
-    /// What COMMAND INFO tells of it: ten items, as Redis has told since release 7.0.
+    /// Writes the answer of COMMAND INFO: ten items, as Redis has told since release 7.0.
     pub(super) fn write_info(&self, replies: &mut Replies) {
         replies.array(10);
         replies.bulk(self.name);
@@ -323,7 +323,7 @@ impl Entry {
         }
     }
 
-    /// What COMMAND DOCS tells of it.
+    /// Writes the answer of COMMAND DOCS.
     pub(super) fn write_docs(&self, replies: &mut Replies) {
         let words: Vec<&str> = self.usage.split_whitespace().collect();
         let optional = usize::from(!words.is_empty()) + usize::from(!self.subcommands.is_empty());

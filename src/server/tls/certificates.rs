@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use super::material::{Contents, Files, Material};
 use crate::node::FileRead;
 
-/// Whoever changes two files does not take longer, as a rule.
+/// The time that a change of two files takes at most, as a rule.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// How often files are read that keep changing.
 const READINGS_MAX: usize = 10;
@@ -33,7 +33,7 @@ pub struct Certificates {
     told: Mutex<Told>,
 }
 
-/// What was told, so that it is told once.
+/// The texts that were told, so that each is told once.
 #[derive(Default)]
 struct Told {
     /// Of files that cannot be used.
@@ -90,7 +90,7 @@ impl Certificates {
         Ok(certificates)
     }
 
-    /// What is in use.
+    /// The certificates in use.
     pub fn current(&self) -> Arc<Material> {
         self.current.load_full()
     }
@@ -135,7 +135,7 @@ impl Certificates {
     /// Tells in the log, once, what it came to that files were read again: whether they had changed, and are in use now.
     ///
     /// # Errors
-    /// What is told of files that cannot be used.
+    /// A text about files that cannot be used.
     fn tell(&self, taken: Result<bool, String>) -> Result<(), String> {
         if let Ok(true) = taken {
             let current = self.current.load();
@@ -233,10 +233,10 @@ impl Certificates {
     }
 }
 
-/// Runs what reads files.
+/// Runs `read`, which reads files, on a thread that may block.
 ///
 /// # Errors
-/// What it answers, and a text if it panics.
+/// The error of `read`, and a text if it panics.
 async fn off_the_workers<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {

@@ -10,7 +10,7 @@ use x509_parser::{
 
 use crate::sequence::{NodeId, node_uri};
 
-/// What the certificate of one end of a connection says.
+/// The facts in the certificate of one end of a connection.
 #[derive(Debug)]
 pub struct Leaf {
     /// The URIs that it names.
@@ -22,7 +22,7 @@ pub struct Leaf {
 }
 
 impl Leaf {
-    /// What `certificate` says.
+    /// The facts in `certificate`.
     ///
     /// # Errors
     /// A text if it is no certificate.
@@ -37,7 +37,7 @@ impl Leaf {
         Ok(Leaf { uris, begins: seconds(validity.not_before), ends: seconds(validity.not_after) })
     }
 
-    /// What `certificate` says, which is to be a CA's.
+    /// The facts in `certificate`, which is to be a CA's.
     ///
     /// # Errors
     /// A text if it is no certificate, or says that it is no CA's. Certificates of X.509 before version 3 do not say.

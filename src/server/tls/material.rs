@@ -76,7 +76,7 @@ impl File {
         }
     }
 
-    /// What is told of the file.
+    /// A text about the file.
     pub fn told(&self, why: &str) -> String {
         format!("{} {}: {why}", self.setting, self.path.display())
     }
@@ -159,7 +159,7 @@ impl Files {
         files
     }
 
-    /// What the files hold, and what is made of it.
+    /// The contents of the files, and the material that is made of them.
     ///
     /// # Errors
     /// A text if one cannot be read, is not what it should be, or does not fit the others.
@@ -187,7 +187,7 @@ fn clients_host(config: &Config) -> String {
     }
 }
 
-/// What the files hold.
+/// The contents of the files.
 #[derive(PartialEq, Eq)]
 pub struct Contents {
     certificate: Vec<u8>,
@@ -195,17 +195,17 @@ pub struct Contents {
     ca: Option<Vec<u8>>,
 }
 
-/// What was made of the files.
+/// The material that was made of the files.
 pub struct Material {
     /// The configuration of connections that come. Each port adds its ALPN protocol.
     pub server: ServerConfig,
-    /// What this side shows.
+    /// The certificate and the key that this side shows.
     pub shown: Arc<SingleCertAndKey>,
     /// The certificate itself, and those between it and its CA.
     pub chain: Vec<CertificateDer<'static>>,
     /// The CAs of the other ends. None if they show no certificate.
     pub roots: Arc<RootCertStore>,
-    /// What the certificate says.
+    /// The facts in the certificate.
     pub leaf: Leaf,
 }
 
@@ -215,7 +215,7 @@ pub fn provider() -> Arc<CryptoProvider> {
 }
 
 impl Material {
-    /// What is made of `contents`.
+    /// The material that is made of `contents`.
     ///
     /// # Errors
     /// A text if a file is not what it should be, or does not fit the others.
@@ -349,7 +349,7 @@ pub fn cas(setting: &'static str, path: &Path) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// What looks at the certificates of whoever connects. Who has none is refused.
+/// The check of the certificates of those who connect. A connection without one is refused.
 fn verifier(
     file: &File, roots: &Arc<RootCertStore>, provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, String> {

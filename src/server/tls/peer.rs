@@ -98,7 +98,7 @@ impl Service<Uri> for NodeConnector {
 }
 
 impl NodeConnector {
-    /// What a connection begins with: what the files held last.
+    /// The configuration of a new connection, with the latest certificates.
     fn config(&self) -> Result<ClientConfig, Error> {
         let material = self.peers.certificates.current();
         let provider = provider();

@@ -11,7 +11,7 @@ use crate::{
     sequence::{NamespaceId, Progression, Trim},
 };
 
-/// What the hand has done.
+/// The work that the hand has done.
 #[derive(Debug, Default)]
 pub struct Swept {
     /// The sections that were evicted, and the last number used of each.

@@ -18,7 +18,7 @@ use crate::{
 /// How many neighbouring ids a page has room for.
 pub const PAGE_KEYS: usize = 256;
 
-/// What a page is known by.
+/// The name of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PageId {
     /// The namespace of its ids.

@@ -6,7 +6,7 @@ use crate::{
     sequence::{NamespaceId, Progression, Trim},
 };
 
-/// What was used of a section that got a chunk, summed up over its keys.
+/// The use of a section that got a chunk, summed up over its keys.
 #[derive(Debug)]
 pub struct Usage {
     owned: Owned,
@@ -23,7 +23,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What was used of a section that has no key.
+    /// The use of a section that has no key.
     pub fn new(owned: &Owned, progression: Progression) -> Self {
         Usage {
             owned: *owned,
@@ -69,7 +69,7 @@ impl Usage {
 }
 
 impl SharedKeys {
-    /// What was used of section number `number`. Its keys are not added yet. `None` if it got no chunk, or the progression
+    /// The use of section number `number`. Its keys are not added yet. `None` if it got no chunk, or the progression
     /// of its namespace is not known.
     pub(super) fn usage(
         &self, number: u32, progression_of: impl Fn(NamespaceId) -> Option<Progression>,
@@ -96,7 +96,7 @@ impl SharedKeys {
         }
     }
 
-    /// What was used of each section that got a chunk, but for namespaces without a known progression; and whether it was
+    /// The use of each section that got a chunk, but for namespaces without a known progression; and whether it was
     /// used up.
     pub fn used(
         self, progression_of: impl Fn(NamespaceId) -> Option<Progression>,
