@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use ratchet::{
     metrics::Interface,
     node::{
-        Config, Kind, NodeContext,
+        Config, CountedKind, NodeContext,
         settings::{ClientTls, PeerTls},
     },
     proto::v1::{
@@ -433,14 +433,14 @@ impl Scanned {
     /// no memory. One connection of a caller may be open at the port for gRPC.
     async fn until_nothing_is_held(&self, context: &NodeContext) {
         let held = |kind| context.callers.held(kind);
-        until("no client holds a connection", || held(Kind::Connection) <= 1).await;
+        until("no client holds a connection", || held(CountedKind::Connection) <= 1).await;
         for kind in [
-            Kind::Call,
-            Kind::Probe,
-            Kind::Export,
-            Kind::Page,
-            Kind::AdminConnection,
-            Kind::AdminCall,
+            CountedKind::Call,
+            CountedKind::Probe,
+            CountedKind::Export,
+            CountedKind::Page,
+            CountedKind::AdminConnection,
+            CountedKind::AdminCall,
         ] {
             until(&format!("nobody holds a {kind:?}"), || held(kind) == 0).await;
         }

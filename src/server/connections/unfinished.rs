@@ -36,7 +36,7 @@ use crate::{
 /// The largest message that a client may send, in bytes.
 pub const CLIENT_MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// What the paths of the reflection service begin with. Its streams are the library's own: they do not end by themselves when the
+/// The beginning of the paths of the reflection service. Its streams are the library's own: they do not end by themselves when the
 /// node stops, as ours do.
 pub const REFLECTION: &str = "/grpc.reflection.";
 
