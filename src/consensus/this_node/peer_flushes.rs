@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use crate::{clock::Instant, sequence::NodeId};
 
-/// What a peer said longer ago says nothing: its disk may have become slow, or quick, meanwhile.
+/// After this an answer of a peer says nothing: its disk may have become slow, or quick, meanwhile.
 const FLUSH_OLD: Duration = Duration::from_secs(2);
 
 /// How long a write takes to the disk of each peer, and when it said so.
