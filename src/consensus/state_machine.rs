@@ -113,13 +113,13 @@ fn gone() -> io::Error {
     io::Error::other("the state machine failed before")
 }
 
-/// What became of an entry.
+/// The outcome of an entry.
 struct Applied {
     term: u64,
     outcome: Outcome,
     /// How many numbers it counted as skipped by leaders that ended, by namespace.
     skipped: Vec<(NamespaceId, u64)>,
-    /// What it tells of the greatest ceilings of namespaces.
+    /// The greatest ceilings of namespaces that it raised.
     ceilings: Vec<Ceiling>,
 }
 

@@ -38,7 +38,7 @@ use crate::{
     tasks::Tasks,
 };
 
-/// What a node has once, however many Raft groups run on it.
+/// The parts that a node has once, however many Raft groups run on it.
 pub struct ThisNode {
     /// The cluster's name.
     pub cluster: String,
@@ -48,9 +48,9 @@ pub struct ThisNode {
     pub store: Arc<Store>,
     /// The tasks of the node.
     pub tasks: Tasks,
-    /// What its groups may use together.
+    /// The budget of its groups together.
     pub budget: NodeBudget,
-    /// What other nodes tell of their machines.
+    /// The machines of other nodes, as these tell of them.
     pub(super) peer_machines: PeerMachines,
     /// Whether this node is known to belong to a cluster: once it does, it always does.
     had_members: AtomicBool,

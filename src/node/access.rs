@@ -132,7 +132,7 @@ impl Principal {
         matches!(self.who, Who::Node(_))
     }
 
-    /// Whether it is told at which addresses clients reach the leader and the members. Whoever asks at the port for administrators
+    /// Whether it is told at which addresses clients reach the leader and the members. A caller at the port for administrators
     /// is not: a client that goes there would be refused.
     pub fn is_told_route(&self) -> bool {
         self.entrance.is_none_or(|entrance| !entrance.is_admin_port)
@@ -180,7 +180,7 @@ impl Principal {
         }
     }
 
-    /// As `Principals::check`, of whoever this is.
+    /// As `Principals::check`, of this caller.
     pub(super) fn check(
         &self, principals: &Principals, wanted: Wanted<'_>, now_ms: impl FnOnce() -> u64,
     ) -> Result<(), Denied> {
@@ -364,7 +364,7 @@ impl Access {
     }
 
     /// Sees that an administrative call has come where this node serves such: if administrators have a port of their own, that is
-    /// none of the ports for clients. Whoever has come there does not learn what its token is worth. A node that passes a call on
+    /// none of the ports for clients. A caller there does not learn what its token is worth. A node that passes a call on
     /// has checked it: the call comes here without an entrance.
     fn check_entrance(&self, by: &Principal, wanted: Wanted<'_>) -> Result<(), Refusal> {
         let verb = wanted.verb().filter(|verb| verb.is_administrative());
@@ -401,7 +401,7 @@ impl Access {
         }
     }
 
-    /// Has what comes from here on over the connection that this task serves count for whoever asks, and the connection, too, if it
+    /// Has what comes from here on over the connection that this task serves count for the caller, and the connection, too, if it
     /// is nobody's yet and this node knows what that caller shows.
     ///
     /// # Errors
@@ -469,8 +469,8 @@ impl Access {
         left.is_some()
     }
 
-    /// Waits until the leader may be asked, before `deadline`. `None` if too many wait, or it is not in time. Whoever waits here
-    /// holds its message, so the place is kept until the leader has answered.
+    /// Waits until the leader may be asked, before `deadline`. `None` if too many wait, or it is not in time. A caller that waits
+    /// here holds its message, so the place is kept until the leader has answered.
     pub(super) async fn wait_for_turn(&self, deadline: Instant) -> Option<SemaphorePermit<'_>> {
         let place = self.asking.try_acquire().ok()?;
         let turn = async {

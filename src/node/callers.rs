@@ -301,7 +301,7 @@ impl Counted {
     fn become_of(&self, caller: &Arc<Caller>) -> Result<(), Full> {
         // There is room for it among all: it has its place there.
         let place = caller.begin(self.kind, [0, u64::MAX])?;
-        // What was counted for the one before is freed with it.
+        // The count of the caller before is freed with it.
         place.caller.store(self.caller.swap(caller.clone()));
         Ok(())
     }

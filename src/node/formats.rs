@@ -135,7 +135,7 @@ fn step_of(format: &Format, ahead_ms: u64) -> u64 {
     step.clamp(1, STEP_MAX)
 }
 
-/// FAILED_PRECONDITION for whoever asks for numbers of a namespace that hands out ids.
+/// FAILED_PRECONDITION for a caller that asks for numbers of a namespace that hands out ids.
 pub fn hands_out_ids(namespace: &Namespace, format: &str) -> Refusal {
     let name = &namespace.config.name;
     let known = Format::parse(format).ok();
@@ -154,7 +154,7 @@ pub fn counts_orders(format: &str) -> bool {
     Format::parse(format).is_ok_and(|format| format.source() == Source::Date)
 }
 
-/// The worker ids of a namespace whose ids are made by whoever holds one.
+/// The worker ids of a namespace whose ids are made by the holders of one.
 ///
 /// # Errors
 /// FAILED_PRECONDITION if it has no format, or one without a worker.

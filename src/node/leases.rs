@@ -229,7 +229,7 @@ fn not_served(served: Result<DeskAnswer, Refusal>, ids: &WorkerIds, token: u64) 
         ),
         Ok(Unreadable(why)) => refusal!(Internal, "{why}"),
         Ok(Refused(why)) => why,
-        // Whoever asks again is told that the namespace is gone, is asked by the next leader, or gets another worker id.
+        // A caller that asks again is told that the namespace is gone, is asked by the next leader, or gets another worker id.
         Ok(
             Done(
                 _,

@@ -138,7 +138,7 @@ impl ByLeader for v1::ListNamespacesRequest {
     }
 
     fn answer_bytes(&self, namespaces: &Namespaces) -> usize {
-        // What is not applied here yet is little.
+        // Few entries are not applied here yet.
         let known = namespaces.group.view.namespaces();
         let bytes = |namespace: &Namespace| {
             let config = &namespace.config;

@@ -97,7 +97,7 @@ impl Numbers {
         }
     }
 
-    /// Answers a request before `deadline`, from here or from the leader. The future has two kilobytes: whoever awaits it, or one
+    /// Answers a request before `deadline`, from here or from the leader. The future has two kilobytes: a caller that awaits it, or one
     /// that holds it, pins it first. Awaited by value, it would be moved twice.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ impl Numbers {
     ) -> Attempt<OfNamespace<Q::Answer>> {
         let message = &asked.message;
         message.check_counts(count_max(asked.id.is_some(), &self.config))?;
-        // What is taken under an id is not asked for again once the id may be forgotten.
+        // Numbers that are taken under an id are not asked for again once the id may be forgotten.
         let deadline = match &asked.id {
             None => deadline,
             Some(id) => {
@@ -296,7 +296,7 @@ impl<Q: SequenceRequest> ForLeader for CheckedRequest<Q> {
             {
                 break 'attempt Err(refusal.into());
             }
-            // What is remembered counts for whoever has asked, also if a follower passes the message on.
+            // The memory of the id counts for the caller, also if a follower passes the message on.
             let id = self.id.as_ref().map(|id| MessageId {
                 caller: Caller::current().map(|caller| caller.id()),
                 ..id.clone()

@@ -281,7 +281,7 @@ impl Operations {
         let calling = pin!(self.call_unwatched(operation, (message, by), (origin, span), deadline));
         match by.is_node() {
             false => self.slow_calls.watch(about, span, calling).await,
-            // What a node asks for itself is part of a call, or nobody waits for it.
+            // A node's own operation is part of a call, or nobody waits for it.
             true => calling.await,
         }
     }

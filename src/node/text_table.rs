@@ -63,7 +63,7 @@ impl FromStr for TextTable {
 }
 
 /// As [`TextTable`], for texts that no error may show. A row that is none, or that names a name again, is kept under an
-/// empty name: whoever checks the table refuses that.
+/// empty name: the check of the table refuses that.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "InFile")]
 pub struct SecretTable(BTreeMap<String, String>);

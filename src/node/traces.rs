@@ -1,10 +1,10 @@
-//! Traces: what is told of single calls to whoever collects that from many systems. A span is a call at one node, or the wait for
+//! Traces: single calls, as a collector of many systems is told of them. A span is a call at one node, or the wait for
 //! the leader's answer to it.
 //!
 //! The node that a caller asks decides whether a call is traced: as the caller says, or by chance. The leader does as that node
 //! says.
 //!
-//! Invariant: whoever ends a span waits for nobody, the spans that wait to be sent have a bound, and one for which there is no room
+//! Invariant: the end of a span waits for nobody, the spans that wait to be sent have a bound, and one for which there is no room
 //! is counted. No span has a key or a token. If traces are off, no call has a span.
 
 mod context;

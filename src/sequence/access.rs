@@ -1,4 +1,4 @@
-//! Who may do what: principals, and what is granted to them.
+//! Principals, and the grants that say what each may do.
 //!
 //! A principal is a token, a client's certificate, or *anonymous*: whoever shows neither. What is granted to anonymous is
 //! granted to everybody. There are no rules but grants: what is not granted is denied. They do not hold for whoever asks over

@@ -1,4 +1,4 @@
-//! What stands for a caller where callers share something: a principal, or the network that it asks from.
+//! The id of a caller where callers share something: that of its principal, or of the network that it asks from.
 
 use std::net::IpAddr;
 

@@ -52,7 +52,7 @@ pub enum Command {
     UpdateNamespace {
         /// The namespace's name.
         name: String,
-        /// What changes.
+        /// The change.
         change: NamespaceChange,
     },
     /// Give the entry's term a chunk of every live section. The first entry of a term that takes nothing over.
@@ -77,7 +77,7 @@ pub enum Command {
     /// Lower the ceilings of many sections to what the term used, because its leader evicts them from its memory while
     /// it goes on leading.
     Release {
-        /// What was used of the sections.
+        /// The numbers that were used of the sections.
         released: Vec<Trim>,
         /// As in a bump.
         now_ms: u64,
@@ -107,7 +107,7 @@ pub enum Command {
     },
     /// Lease, renew and release worker ids.
     Workers {
-        /// What is asked, in the order in which it is done.
+        /// The requests, in the order in which they are carried out.
         asks: Vec<WorkerAsk>,
         /// As in a bump.
         now_ms: u64,

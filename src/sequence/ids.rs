@@ -1,4 +1,4 @@
-//! What has a name: clusters, nodes, sets, namespaces and sections.
+//! The ids of clusters, nodes, sets, namespaces and sections.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What may be changed of a namespace, and what may not once it has handed out numbers.
+//! Changes of a namespace, and the fields that may not change once it has handed out numbers.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What of a namespace is refused before it is proposed.
+//! The limits of a namespace that are checked before it is proposed.
 
 use ratchet_ids::{Format, Source};
 

@@ -1,4 +1,4 @@
-//! What is known of all sections of a namespace together, and what a namespace leaves when it is deleted.
+//! The totals of all sections of a namespace, and the tombstone that it leaves when it is deleted.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What a log entry does to the worker ids of the replicated table.
+//! The effect of a log entry on the worker ids of the replicated table.
 //!
 //! Any term's entry may lease, renew and release; the ledger is not asked. The log's order decides, and the answer to an
 //! ask is what its entry did: if a deposed leader's entry is applied, its answer is true, and if it is not, there is no

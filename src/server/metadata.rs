@@ -1,5 +1,5 @@
-//! What comes with a call beside its message: which cluster it is meant for, how it is compressed, which members its caller
-//! knows, and its deadline.
+//! The headers of a call: the cluster that it is meant for, its compression, the members that its caller knows, and its
+//! deadline.
 //!
 //! A call that is meant for another cluster is refused before anything is done, whatever it asks for: its caller was
 //! led here by an address that was another node's before. A caller that knows older members is told the route with the

@@ -1,4 +1,4 @@
-//! What callers write as text, over HTTP, as Redis clients and in files: integers and keys.
+//! Integers and keys that callers write as text, over HTTP, as Redis clients and in files.
 
 use tokio::time::Instant;
 

@@ -40,7 +40,7 @@ pub fn check_volume(dir: &Path) -> Result<(), StoreError> {
     )))
 }
 
-/// What places of one mount have in common.
+/// The identity of a mount, which all places of it share.
 #[derive(PartialEq, Eq)]
 enum Mount {
     Id(u64),

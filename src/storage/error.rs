@@ -1,10 +1,10 @@
-//! What can go wrong with the disk, and what to do about it.
+//! The errors of the disk, each with what to do about it.
 
 use std::{io, path::PathBuf};
 
 use crate::sequence::NodeId;
 
-/// What to do with a node whose data directory is lost or cannot be trusted, as part of a sentence.
+/// Advice about a node whose data directory is lost or cannot be trusted, as part of a sentence.
 ///
 /// There is no other way. The new node gets another id, because its peers may still hold a promise or
 /// an acknowledgement of the old one.
@@ -22,7 +22,7 @@ pub enum StoreError {
     /// An operation on a file or directory failed.
     #[error("{action} {path}: {source}; check the disk and the permissions", path = path.display())]
     Io {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// On which file or directory.
         path: PathBuf,

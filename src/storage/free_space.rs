@@ -73,7 +73,7 @@ pub struct LowDisk {
     pub free_mb: u32,
     /// How much should be.
     pub reserve_mb: u32,
-    /// Whose disk it is; `None` for this node's.
+    /// The follower that has the disk; `None` for this node's.
     pub follower: Option<NodeId>,
 }
 

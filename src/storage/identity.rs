@@ -1,4 +1,4 @@
-//! Whose data directory it is: the node's identity.
+//! The identity of a node: the node that a data directory belongs to.
 //!
 //! The identity stands in two places: in the marker (the file `NODE`) and in a record of the database.
 //!
@@ -29,7 +29,7 @@ const MARKER: &str = "NODE";
 /// The version of the format of the whole directory. It rises with that of the records, which began five versions earlier.
 const FORMAT_VERSION: u32 = codec::VERSION as u32 - 5;
 
-/// Whose data directory it is.
+/// The node that a data directory belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The cluster's name.
@@ -45,7 +45,7 @@ pub struct Identity {
 pub struct Marker {
     #[serde(flatten)]
     format: Format,
-    /// Whose the directory is.
+    /// The node that the directory belongs to.
     #[serde(flatten)]
     pub identity: Identity,
     /// The directory belongs to a cluster of one that founds itself.

@@ -196,7 +196,7 @@ const READ_BYTES_MAX: usize = 1 << 20;
 pub struct LogReader {
     db: Arc<Database>,
     set: SetId,
-    /// What Raft has appended, and is not in the database yet.
+    /// The entries that Raft has appended, and that are not in the database yet.
     unwritten: Unwritten,
 }
 

@@ -1,4 +1,4 @@
-//! What a store is given from outside: settings, seams for tests and simulations, and where blocking work runs.
+//! The options of a store: settings, seams for tests and simulations, and the executor of blocking work.
 
 use std::{path::Path, sync::Arc};
 
@@ -8,10 +8,10 @@ use tokio::{runtime::Handle, task::JoinError};
 use super::free_space::{MeasureDisk, measure_disk};
 use crate::{clock::Clock, metrics::Metrics, tasks::Tasks};
 
-/// What is awaited before each write to the table.
+/// A future that is awaited before each write to the table.
 pub type BeforeApply = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// What a store is given from outside.
+/// The options of a store.
 #[derive(Clone)]
 pub struct StoreOptions {
     /// The clock that times fsyncs and [`DiskHealth`](super::DiskHealth).

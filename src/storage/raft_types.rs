@@ -63,5 +63,5 @@ pub type Entry = alias::EntryOf<Types>;
 pub type Membership = openraft::Membership<NodeId, Member>;
 /// A membership and its place in the log.
 pub type StoredMembership = alias::StoredMembershipOf<Types>;
-/// What a snapshot covers: the last entry and the last membership.
+/// The extent of a snapshot: the last entry and the last membership.
 pub type SnapshotMeta = alias::SnapshotMetaOf<Types>;

@@ -1,4 +1,4 @@
-//! What a recovery did, and the record of one that was cut short.
+//! The actions of a recovery, and the record of one that was cut short.
 //!
 //! Invariant: no node opens a directory that has such a record.
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::sequence::NodeId;
 
-/// What a recovery did, or what a dry run would do. `ratchet recover --json` prints these names.
+/// The actions of a recovery, or those that a dry run would take. `ratchet recover --json` prints these names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recovery {
     /// The node whose directory it is.
@@ -62,7 +62,7 @@ pub struct RaisedNamespace {
 pub struct Pending {
     /// The identity that the directory gets.
     pub identity: Identity,
-    /// What the recovery did.
+    /// The actions of the recovery.
     pub recovery: Recovery,
 }
 

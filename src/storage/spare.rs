@@ -25,7 +25,7 @@ use super::error::StoreError;
 
 /// The name of the spare in the data directory.
 pub(super) const SPARE: &str = "SPARE";
-/// What opening the database takes beside its logs: lists of its files, and its options.
+/// The bytes that opening the database takes beside its logs: lists of its files, and its options.
 const OPEN_BYTES: u64 = 4 << 20;
 /// The unit in which the file system tells what it has set aside.
 const BLOCK_BYTES: u64 = 512;

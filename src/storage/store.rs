@@ -117,7 +117,7 @@ impl Store {
         self.options.blocking
     }
 
-    /// What the state machine awaits before each write to the table.
+    /// The future that the state machine awaits before each write to the table.
     pub fn before_apply(&self) -> BeforeApply {
         self.options.before_apply.clone()
     }

@@ -1,4 +1,4 @@
-//! What Raft has done to a set's log that the writer has not written yet: entries that were appended, and a purge.
+//! The changes of a set's log that the writer has not written yet: entries that Raft appended, and a purge.
 //!
 //! Raft goes on once an entry is readable, or purged, and holds up everything else meanwhile: heartbeats, votes. A write to a
 //! busy disk can take as long as an fsync. So that is true here at once, and in the database later.
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::raft_types::{Entry, LogId};
 
-/// What is not in the database yet.
+/// The changes of the log that are not in the database yet.
 #[derive(Clone, Default)]
 pub struct Unwritten(Arc<Mutex<Inner>>);
 

@@ -52,7 +52,7 @@ pub enum Change {
     DeleteRange(Family, Vec<u8>, Vec<u8>),
 }
 
-/// Who waits until a write is on the disk.
+/// The waiter for a write that is to be on the disk.
 pub enum DurableWaiter {
     /// Nobody: the write reaches the disk with a later fsync.
     Nobody,
@@ -211,7 +211,7 @@ fn on_thread(
     thread.map(drop).map_err(failed)
 }
 
-/// What the threads or tasks share.
+/// The state that the threads or tasks share.
 #[derive(Clone)]
 struct LogDisk {
     db: Arc<Database>,

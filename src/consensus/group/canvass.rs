@@ -83,7 +83,8 @@ impl Group {
         self.ask_voters(RaftRpc::Vote, request, wait).await
     }
 
-    /// What Raft will ask the voters if it holds an election next. `None` if this node may not stand, or Raft has stopped.
+    /// The request that Raft will send the voters if it holds an election next. `None` if this node may not stand, or Raft has
+    /// stopped.
     async fn next_vote_request(&self) -> Option<VoteRequest<Types>> {
         let me = self.node();
         let read = move |state: &RaftState<Types>| {

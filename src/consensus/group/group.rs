@@ -52,7 +52,7 @@ const PRINCIPALS_LATE: Duration = Duration::from_secs(1);
 
 /// One Raft group on this node.
 pub struct Group {
-    /// What the node's groups share.
+    /// The parts that the node's groups share.
     pub this_node: Arc<ThisNode>,
     /// Its configuration.
     pub config: GroupConfig,
@@ -61,7 +61,7 @@ pub struct Group {
     pub(in crate::consensus) raft: Raft<Types, StateMachine>,
     pub(super) lease: Arc<LeaseClock>,
     pub(in crate::consensus) network: Network,
-    /// What is counted and measured of it.
+    /// Its metrics.
     pub set_metrics: Arc<SetMetrics>,
     /// The applied table, for reading.
     pub view: AppliedView,
@@ -95,12 +95,12 @@ impl Group {
         self.this_node.id
     }
 
-    /// Who this node is, as every message to a peer says.
+    /// The sender of every message of this node to a peer.
     pub fn sender(&self) -> &Arc<Sender> {
         self.network.sender()
     }
 
-    /// Who leads, now and from now on.
+    /// The leadership, now and from now on.
     pub fn leadership(&self) -> ordered_watch::Receiver<Leadership> {
         self.leadership.subscribe()
     }
@@ -172,7 +172,7 @@ impl Group {
         self.lease.now().since(since) > PRINCIPALS_LATE
     }
 
-    /// What the leader's wall clock shows, as far as this node knows: milliseconds since 1970.
+    /// The reading of the leader's wall clock, as far as this node knows it: milliseconds since 1970.
     pub fn leader_wall_ms(&self) -> u64 {
         let own = self.wall_ms();
         match self.leadership.borrow().own {

@@ -1,10 +1,10 @@
-//! Who leads, as far as this node knows.
+//! The leader and its term, as far as this node knows them.
 
 use std::sync::Arc;
 
 use crate::{consensus::lease::TermLease, sequence::NodeId, storage::Member};
 
-/// Who leads, as far as this node knows.
+/// The leader and its term, as far as this node knows them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Leadership {
     /// The term.

@@ -1,4 +1,4 @@
-//! What a leader whose disk is slow does.
+//! The watch over the disk of a leader, and the change to another leader if it is slow.
 //!
 //! A slow disk by itself is no reason to give a term up. Numbers come from memory. Heartbeats are sent and answered without
 //! the disk. An entry is committed once a majority has it on its disks, with this node's or without. Where all disks are

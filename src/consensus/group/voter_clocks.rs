@@ -6,7 +6,7 @@ use super::group::Group;
 use crate::{clock::Instant, consensus::this_node::ClockDistance, sequence::NodeId};
 
 impl Group {
-    /// What this node's wall clock shows: milliseconds since 1970.
+    /// The reading of this node's wall clock: milliseconds since 1970.
     pub fn wall_ms(&self) -> u64 {
         self.lease.wall_ms()
     }

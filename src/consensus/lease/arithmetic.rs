@@ -15,7 +15,7 @@ use std::{
 use super::quorums::Quorums;
 use crate::{clock::Instant, sequence::NodeId};
 
-/// What the deadline of a lease is computed from.
+/// The figures that the deadline of a lease is computed from.
 pub struct LeaseArithmetic {
     me: NodeId,
     lease: Duration,

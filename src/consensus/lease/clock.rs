@@ -112,7 +112,7 @@ impl LeaseClock {
         self.clock.now()
     }
 
-    /// What the wall clock shows: milliseconds since 1970.
+    /// The reading of the wall clock: milliseconds since 1970.
     pub fn wall_ms(&self) -> u64 {
         self.clock.wall_ms()
     }
@@ -186,7 +186,7 @@ impl LeaseClock {
         true
     }
 
-    /// Who is to lead `term` on, which is given up.
+    /// The node that is to lead after `term`, which is given up.
     pub fn successor(&self, term: u64) -> Option<NodeId> {
         let state = self.state.lock();
         state.current_if(term)?.successor

@@ -28,7 +28,7 @@ pub struct Network {
     lease: Arc<LeaseClock>,
     metrics: Arc<SetMetrics>,
     addresses: Arc<MemberAddresses>,
-    /// What the group remembers of the peers.
+    /// The state that the group keeps of the peers.
     pub peers: Arc<PeerState>,
     snapshot_bytes_per_second: u64,
 }
@@ -63,7 +63,7 @@ impl Network {
         &self.addresses
     }
 
-    /// Who this node is.
+    /// The sender of this node's messages.
     pub fn sender(&self) -> &Arc<Sender> {
         &self.sender
     }

@@ -35,7 +35,7 @@ pub struct Peer {
     lease: Arc<LeaseClock>,
     /// Where it is noted what the answers tell of the peers' machines.
     this_node: Arc<ThisNode>,
-    /// What the group remembers of all peers.
+    /// The state that the group keeps of all peers.
     peers: Arc<PeerState>,
     /// Sends the peer snapshots.
     snapshots: SnapshotSender,

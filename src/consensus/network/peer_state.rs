@@ -1,4 +1,4 @@
-//! What a group remembers of its peers: how far each has the log, and since when this node asks them for votes.
+//! The state that a group keeps of its peers: how far each has the log, and since when this node asks them for votes.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,12 +7,12 @@ use parking_lot::Mutex;
 use super::{acknowledged::AcknowledgedIndexes, log_holds::LogHolds};
 use crate::{clock::Instant, storage::AppliedView};
 
-/// What a group remembers of its peers.
+/// The state that a group keeps of its peers.
 #[derive(Default)]
 pub struct PeerState {
     /// Up to where each has acknowledged the log.
     pub acknowledged: AcknowledgedIndexes,
-    /// What is kept of the log for those that are sent snapshots.
+    /// The part of the log that is kept for those that are sent snapshots.
     pub log_holds: Arc<LogHolds>,
     /// Since when this node asks them for votes, or whether it would get them. `None` once it follows a leader, or leads. For
     /// the metrics: nothing is decided by it.

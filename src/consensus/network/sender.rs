@@ -1,4 +1,4 @@
-//! Who this node is, as the header of every message to a peer says.
+//! The sender in the header of every message to a peer: this node.
 
 use std::sync::Arc;
 

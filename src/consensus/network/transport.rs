@@ -38,7 +38,7 @@ pub enum RaftRpc {
 /// Where a message goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Destination<'a> {
-    /// Who is to get it.
+    /// The node that is to get it.
     pub node: NodeId,
     /// Where that node is reached, "host:port".
     pub address: &'a str,

@@ -1,4 +1,4 @@
-//! What a node may use for its Raft groups, and each group's share of it.
+//! The budget of a node for its Raft groups, and each group's share of it.
 //!
 //! A setting bounds what the node uses, however many groups run on it. `node_budget` in module `node`, `lifecycle`, alone makes
 //! the budget of these settings. A group knows its share. With one group that is all of it.
@@ -12,7 +12,7 @@ use std::num::NonZeroU64;
 pub struct Budget {
     /// The leader's memory for keys and sections, in bytes.
     pub memory_bytes: u64,
-    /// What is remembered under request ids, on the disk, in bytes.
+    /// The bytes that are remembered under request ids, on the disk.
     pub request_ids_bytes: u64,
     /// The applied log that is kept for followers that lag, in bytes.
     pub log_keep_bytes: u64,
@@ -37,12 +37,12 @@ impl NodeBudget {
         NodeBudget { whole, groups }
     }
 
-    /// What all groups may use together.
+    /// The budget of all groups together.
     pub fn whole(&self) -> &Budget {
         &self.whole
     }
 
-    /// What each group may use.
+    /// The budget of each group.
     pub fn share(&self) -> Budget {
         // Each field by its name: a new one has to be divided as well.
         let Budget {

@@ -1,4 +1,4 @@
-//! What the wall clocks of the peers show, as their answers to this leader's appends tell.
+//! The wall clocks of the peers, as their answers to this leader's appends tell.
 //!
 //! A reading is kept beside one of this node's clock that never jumps: it stays true while this node's wall clock does.
 //! A peer reads its clock between the question and its answer, so that half of the way bounds the error.
@@ -88,7 +88,7 @@ impl PeerClocks {
         Some(ClockDistance::of(time_ms, shows).signed_ms())
     }
 
-    /// What a peer's wall clock shows at `now`. `None` if that is not known.
+    /// The reading of a peer's wall clock at `now`. `None` if it is not known.
     pub fn shows_ms(&self, peer: NodeId, now: Instant) -> Option<u64> {
         let reading = self.0.lock().get(&peer).copied()?;
         let elapsed = now.since(reading.at);

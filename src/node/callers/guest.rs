@@ -2,7 +2,7 @@
 //!
 //! A connection begins as one of its address. Once something comes over it that this node knows (a token, or a certificate), it is
 //! one of that principal, wherever it was opened. A proxy may bring several principals: the connection is the first one's, and each
-//! call counts for whoever asks in it.
+//! call counts for the principal that asks in it.
 //!
 //! Where anonymous may do nothing, it is a stranger's until then: it has one call at a time, and [`KNOWN_WITHIN`].
 //!
@@ -50,8 +50,8 @@ pub struct Guest {
     standing: Arc<Standing>,
 }
 
-/// A call over a connection that has others: it is of whoever asked when it began, or of the principal that asks in it once that is
-/// known. So is its place among the calls.
+/// A call over a connection that has others: it is of the principal that asked when it began, or of the one that asks in it once
+/// that is known. So is its place among the calls.
 #[derive(Debug)]
 pub struct GuestCall {
     guest: Arc<Guest>,
@@ -67,8 +67,8 @@ impl Drop for GuestCall {
 }
 
 impl GuestCall {
-    /// Its connection is given the end of its answer next: whoever reads that may ask again, before the node has let go of the
-    /// call.
+    /// Its connection is given the end of its answer next: a caller that reads that may ask again, before the node has let
+    /// go of the call.
     pub fn is_answered(&self) {
         if self.has_turn.load(Relaxed) && self.has_turn.swap(false, AcqRel) {
             self.guest.standing.end_turn();
@@ -179,7 +179,7 @@ impl Guest {
         self.standing.is_needed().await;
     }
 
-    /// Whether more than half of the connections are open that there may be, or that whoever opened it may have.
+    /// Whether more than half of the connections are open that there may be, or that its owner may have.
     pub fn is_crowded(&self) -> bool {
         let (caller, at) = (self.place.caller(), self.port.connection() as usize);
         let share = caller.callers.shares[at];
@@ -367,7 +367,7 @@ mod tests {
             }
         };
         others_are_refused();
-        // Who has read the answer asks again before the call is let go.
+        // A caller that has read the answer asks again before the call is let go.
         first.is_answered();
         let second = guest.begin_call(false).expect("the first one is answered");
         others_are_refused();

@@ -21,7 +21,7 @@ enum OnBehalfOf {
     Caller(Arc<Caller>),
     /// A call over a connection that has others, once it has a place among them.
     Call(Arc<Guest>, OnceLock<Arc<GuestCall>>),
-    /// A connection, and its calls one after the other. Each is the call of whoever asks over it then.
+    /// A connection, and its calls one after the other. Each is the call of the principal that asks over it then.
     Guest(Arc<Guest>),
 }
 
@@ -54,7 +54,7 @@ impl Caller {
     /// The silence of a stream of the caller that this task serves, which may last for `span`; `None` if it is no client's.
     pub fn silence(span: Duration) -> Option<Silence> {
         let began = Caller::current()?;
-        // Whose it is may be known later only.
+        // Its caller may be known later only.
         let among = move || {
             let caller = Caller::current().unwrap_or_else(|| began.clone());
             [&caller.silent, &caller.callers.silent].map(Arc::clone)
@@ -102,13 +102,13 @@ impl Guest {
         asked.unwrap_or(Ok(()))
     }
 
-    /// The future in which reservations of memory are those of whoever asks over the connection by then.
+    /// The future in which reservations of memory are those of the principal that asks over the connection by then.
     pub fn scope<F: Future>(self: Arc<Self>, future: F) -> impl Future<Output = F::Output> {
         ON_BEHALF_OF.scope(OnBehalfOf::Guest(self), future)
     }
 
     /// The future of a call over it, which goes on beside others, and says by [`Guest::is_serving`] which one it is: reservations of
-    /// memory are those of whoever asks in that call.
+    /// memory are those of the principal that asks in that call.
     pub fn scope_call<F: Future>(self: Arc<Self>, future: F) -> impl Future<Output = F::Output> {
         ON_BEHALF_OF.scope(OnBehalfOf::Call(self, OnceLock::new()), future)
     }

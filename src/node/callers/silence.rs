@@ -66,7 +66,7 @@ impl Drop for Waits<'_> {
 pub struct Silence {
     /// The silent streams that it is one of: those of its caller, and all.
     among: Box<dyn Fn() -> [Arc<SilentStreams>; 2] + Send>,
-    /// How long it may be silent, whoever else wants its place.
+    /// How long it may be silent, whatever other call wants its place.
     span: Duration,
     /// Whether it has spoken since `timer` was set.
     has_spoken: bool,

@@ -102,7 +102,7 @@ struct Waiter {
     answer: oneshot::Sender<Result<IdNumbers, Refusal>>,
 }
 
-/// A caller's place in a line. Whoever drops it has gone.
+/// A caller's place in a line. It is dropped when the caller goes.
 pub struct PlaceInLine {
     /// Its numbers, all at once.
     pub answer: oneshot::Receiver<Result<IdNumbers, Refusal>>,

@@ -130,7 +130,7 @@ impl BelievedTime {
             let begins = self.term.replace(term) != Some(term);
             let before_ms = self.time.now_ms(now.mono_ns);
             if begins && !agrees(distance(before_ms)) {
-                // What it came from was believed in no term, or in another one.
+                // The time that it came from was believed in no term, or in another one.
                 self.time = SteadyTime::new(now.mono_ns, now.wall_ms);
                 let followed = Some(ClockDistance::of(now.wall_ms, before_ms).signed_ms());
                 return Belief::Agreed { time_ms: now.wall_ms, followed };

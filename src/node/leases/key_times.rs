@@ -75,7 +75,7 @@ mod tests {
         let times = KeyTimes::default();
         assert_eq!(times.time_of(A, at(0), 10_000), 10_000);
         assert!(times.go_on_from(A, 13_000, at(0), 10_000));
-        // What lies behind changes nothing.
+        // A time that lies behind changes nothing.
         assert!(!times.go_on_from(A, 12_000, at(0), 10_000));
         assert_eq!(times.time_of(A, at(0), 10_000), 13_000);
         assert_eq!(times.time_of(A, at(2_000), 12_000), 14_000);

@@ -94,7 +94,8 @@ impl LeaderIds {
                     sleep(Duration::from_millis(wait_ms)).await;
                 }
                 Ok(TimeTaken::Later { wait_ms }) => numbers.wait_ms = wait_ms,
-                // What was taken passed its fence, and would be lost otherwise. Whoever asks for the rest learns the reason.
+                // The numbers that were taken passed their fence, and would be lost otherwise. A call for the rest learns
+                // the reason.
                 Ok(TimeTaken::Never(_)) | Err(_) if !numbers.firsts.is_empty() => {
                     numbers.wait_ms = 1
                 }

@@ -1,6 +1,6 @@
 //! Takes a time back that was logged under a wrong clock: the lease of a worker id that reaches years ahead, or a date.
 //!
-//! What is checked: this leader's own clock is believed; the lease is the one that the caller means, and reaches
+//! The checks: this leader's own clock is believed; the lease is the one that the caller means, and reaches
 //! further ahead than any leader with a right clock would have let it. It ends above all that such leaders may have
 //! granted. What cannot be checked, the caller answers for: that nobody makes ids under the lease any more, and that
 //! ids with the wrong times, which exist, may be made again when those times have come.

@@ -65,7 +65,7 @@ impl ByAskedNode for v1::FoundRequest {
         let founded = async move {
             tokio::select! {
                 biased;
-                // What is stored must not be held for longer than the node runs.
+                // The store must not be held for longer than the node runs.
                 () = node.stopping.leaving().cancelled() => Err(refusal!(NodeStopping, "the node stops")),
                 founded = node.found_once(admin, latest) => founded,
             }

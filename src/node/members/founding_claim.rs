@@ -9,7 +9,7 @@
 //! itself does not run out: the founder takes it back when it gives up, and never once it has decided. So of two founders
 //! of the same `peers` one at most decides, whatever ids they have: each needs the claim of every member. If members
 //! were started again in between, or claims ran out, both may decide, but no member is then a member of both. All claim
-//! in the order of ids, so no two wait for each other: whoever has the first member's claim goes on.
+//! in the order of ids, so no two wait for each other: the founder with the first member's claim goes on.
 
 use std::time::Duration;
 

@@ -146,8 +146,8 @@ impl Founding {
         self.take_part_in(founder, founding.claims).await
     }
 
-    /// Lets this fresh node be held by whoever makes `claim`. If an earlier claim has run out, the node takes another
-    /// incarnation first: whoever held it does not reach it any more. The claim counts once that is on the disk, and what has
+    /// Lets this fresh node be held by the maker of `claim`. If an earlier claim has run out, the node takes another
+    /// incarnation first: the one that held it does not reach it any more. The claim counts once that is on the disk, and what has
     /// begun goes on to its end even if the caller leaves.
     ///
     /// # Errors

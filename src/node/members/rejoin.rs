@@ -60,7 +60,7 @@ pub async fn rejoin(
         // At the same time. A peer that does not answer during the silence is not waited for.
         let asked = asker.ask(&peers, mine, until);
         let (answered, ()) = tokio::join!(asked, tokio::time::sleep_until(until));
-        // Whoever has acknowledged a message that they sent after they answered is not this process. Their own clocks tell:
+        // A process that has acknowledged a message which they sent after they answered is not this one. Their own clocks tell:
         // one of them may have stood still with its machine.
         asker.ask(&answered?, mine, until + silence.min(HELLO_TIMEOUT)).await?;
     }

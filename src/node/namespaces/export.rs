@@ -203,7 +203,7 @@ impl Exports {
         if !term.still_leads(deadline).await {
             return Err(not_leading());
         }
-        // What is read of it may have gone before it was looked at. Namespaces go before their records do.
+        // The records that are read may have gone before they were looked at. Namespaces go before their records do.
         if self.group.view.namespaces().by_id(namespace.id).is_none() {
             return Err(no_namespace(name));
         }

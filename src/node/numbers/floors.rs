@@ -30,7 +30,7 @@ use crate::{
 
 /// How many bytes a message of many keys holds while it waits, with the copy that is forwarded.
 fn bytes_of_many<R>(namespace: &str, keys: Keys<'_>) -> usize {
-    // What is asked of each key, or which keys are looked up in the table, and the answers.
+    // The floors that are asked for, or the keys that are looked up in the table, and the answers.
     let each = 2 * size_of::<u64>();
     2 * (size_of::<R>() + namespace.len() + keys.bytes()) + keys.len() * each
 }

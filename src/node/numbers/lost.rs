@@ -28,7 +28,7 @@ impl LostWithReply for LostAnswer {
             return;
         };
         let numbers = (self.numbers_of)(answer, counts);
-        // Who serves the caller counts what is dropped meanwhile. If nobody does, it is counted here.
+        // The call that serves the caller counts the numbers that are dropped meanwhile. Without one they are counted here.
         if let Some(counted) = self.counted.as_ref().filter(|_| !is_served) {
             counted.add(numbers);
         }

@@ -141,7 +141,7 @@ pub trait SequenceRequest: Operation + Guarded {
     fn route_in(answer: &mut Self::Answer) -> &mut Option<Box<Route>>;
 
     /// How many numbers of each key are lost with its answer, or one of each if there are no counts. `None`: none, since what
-    /// was taken under a request id is given to whoever asks again.
+    /// was taken under a request id is given to a caller that asks again.
     fn counts_to_lose(&self) -> Option<Vec<u64>> {
         None
     }

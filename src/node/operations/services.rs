@@ -1,6 +1,6 @@
 //! The services of a node that carry operations out.
 //!
-//! What an operation names as its service is found here: nobody who serves operations names one of them.
+//! The service that an operation names is found here: code that serves operations names none of them.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ services! {
     Arc<dyn Reload>: certificates,
 }
 
-/// What needs no service.
+/// For operations that need no service.
 impl AsRef<()> for OperationServices {
     fn as_ref(&self) -> &() {
         &()

@@ -30,7 +30,7 @@ pub(in crate::node) trait ByLeader: Operation + Guarded {
     /// The part of the node that carries it out.
     type Service;
 
-    /// Carries it out before `deadline`, on the node that leads the term, for whoever asks and may.
+    /// Carries it out before `deadline`, on the node that leads the term, for a caller that may ask for it.
     fn carry_out(
         self, service: &Self::Service, term_and_asker: (&Term, &Principal), deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;

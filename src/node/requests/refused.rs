@@ -25,7 +25,7 @@ pub(in crate::node) fn failed(
 
 fn unanswered(unserved: Unserved, asked: Told<'_>) -> Unanswered {
     let Unserved { why, may_be_done } = unserved;
-    // Why keys may not wait, whoever asked the term knows.
+    // The caller of the term knows why keys may not wait.
     let is_elsewhere = matches!(why, Why::NotLeading | Why::MayNotWait);
     match may_be_done {
         0 if is_elsewhere => Unanswered::ELSEWHERE,

@@ -4,7 +4,7 @@
 //! disks have room are no majority (`Group::watch_voter_disks`). A follower whose disk is low says so itself, and tells the
 //! leader with each answer.
 //!
-//! Invariant: whoever asks is told what the last measurement said, at once.
+//! Invariant: the last measurement is told at once.
 
 use std::{sync::Arc, time::Duration};
 

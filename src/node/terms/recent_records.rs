@@ -54,7 +54,7 @@ async fn go_on(fill: Option<RecordsFill>, view: &AppliedView) -> Option<RecordsF
             let records = view.recent_records().len();
             tracing::debug!(records, "the records of sections are in memory");
         }
-        // Whoever needs the record says what to do.
+        // The error of a call that needs the record says what to do.
         Err(error) => tracing::warn!(%error, "the records of sections cannot be read ahead"),
     }
     None

@@ -16,7 +16,7 @@ pub enum Origin {
     Peer {
         /// The namespace that it takes the name for, if the leader is to compare.
         namespace: Option<NamespaceId>,
-        /// It has asked before, and whoever was asked may have carried the request out.
+        /// It has asked before, and the node that was asked may have carried the request out.
         again: bool,
     },
 }

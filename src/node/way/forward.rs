@@ -241,7 +241,7 @@ impl Link {
                     let Ok(place) = place else { return };
                     let taken = tokio::select! {
                         biased;
-                        // What did not fit the last message goes first.
+                        // The requests that did not fit the last message go first.
                         () = std::future::ready(()), if !batch.is_empty() => batch.len(),
                         taken = waiting.recv_many(&mut arrived, MESSAGE_REQUESTS_MAX) => taken,
                         message = replies.next() => match self.deliver_all(message, &mut pending) {
@@ -349,7 +349,7 @@ mod tests {
                 answer.close();
             }
             to.send(Some(reply.clone()));
-            // What serves the caller counts what it drops.
+            // The call that serves the caller counts the numbers that it drops.
             counted.count(|| drop(answer));
             assert_eq!(counted.total(), metrics.skipped(SkipCause::cancelled));
             counted.total()

@@ -49,7 +49,7 @@ impl Facts {
         }
     }
 
-    /// Has the `leader` carry it out for whoever asks; `span` is that of the call, if it is traced. An attempt before may have done
+    /// Has the `leader` carry it out for the caller; `span` is that of the call, if it is traced. An attempt before may have done
     /// so if it `may_be_done`.
     pub async fn send(
         &self, forwarder: &Forwarder, (leader, member): (NodeId, &Member),

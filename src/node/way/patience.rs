@@ -1,6 +1,6 @@
 //! The times that a request waits on the way to the leader: all of them are decided here.
 //!
-//! A request has one deadline, from its caller's timeout on. Whoever waits on its way takes a part of what is left, and no other
+//! A request has one deadline, from its caller's timeout on. Each wait on its way takes a part of the rest, and no other
 //! clock decides when a request ends.
 
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub fn deadline_in(left_ms: u64, config: &Config) -> Instant {
 
 /// The deadline, or so much later than now if that is earlier.
 pub(in crate::node) fn within(most: Duration, deadline: Instant) -> Instant {
-    // What is too long to add is never earlier.
+    // A time that is too long to add is never earlier.
     Instant::now().checked_add(most).map_or(deadline, |latest| latest.min(deadline))
 }
 

@@ -1,5 +1,5 @@
-//! Who has opened a connection, and who asks over it: a token in the headers of a call counts more than a certificate, and
-//! nothing counts more than the local socket.
+//! The owner of a connection, and the principal of each call over it: a token in the headers of a call counts more than a
+//! certificate, and nothing counts more than the local socket.
 
 use std::{net::IpAddr, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! What comes over a connection of which nobody knows whose it is, although that has to be.
+//! The calls over a connection whose caller nobody knows yet, although the caller has to be known.
 //!
 //! HTTP/2 would take in a megabyte before somebody reads it: the library tells a connection its window once, when it begins. A body
 //! over HTTP/1, and a command of a Redis client, may have a megabyte, too. So the socket is not read on. Whoever has a token shows it

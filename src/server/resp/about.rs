@@ -1,4 +1,4 @@
-//! What the node tells Redis clients of itself and its commands: INFO, HELLO and COMMAND.
+//! The node and its commands, as Redis clients are told of them: INFO, HELLO and COMMAND.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! What the fuzz targets use of the interface for Redis clients.
+//! The part of the interface for Redis clients that the fuzz targets use.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What Redis clients ask of keys: which key a text names, and its last number.
+//! Keys, as Redis clients write them: the key that a text names, and its last number.
 
 use std::sync::Arc;
 

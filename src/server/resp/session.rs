@@ -1,4 +1,4 @@
-//! What a connection's commands are answered. Those that take numbers of one namespace and follow one another are one
+//! The answers to a connection's commands. Those that take numbers of one namespace and follow one another are one
 //! request to the node (`run.rs`): it looks at the fence once for all of them.
 //!
 //! Invariant: each command gets one reply, in the order of the commands.

@@ -1,4 +1,4 @@
-//! What a certificate says: whom it names, and from when to when it is valid.
+//! The facts in a certificate: the names in it, and the time in which it is valid.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -30,14 +30,14 @@ pub struct Margin {
 /// How many leases of a worker id the lost nodes may have given after the copy's end. No worker id gets that many.
 const TOKENS: u64 = 1 << 32;
 
-/// What the surviving copy knows of namespaces, with the entries that were not applied yet.
+/// The namespaces that the surviving copy knows, with the entries that were not applied yet.
 #[derive(Default)]
 pub struct Known {
     /// The namespaces.
     pub namespaces: Namespaces,
     /// The greatest step that a section of each namespace may have had, by all versions of its configuration.
     pub greatest_steps: BTreeMap<NamespaceId, u64>,
-    /// What no section, and no lease of a worker id, of each namespace went beyond.
+    /// The totals that no section, and no lease of a worker id, of each namespace went beyond.
     pub totals: BTreeMap<NamespaceId, NamespaceTotals>,
     /// How far the times of ids of keys may have got, where ids hold one.
     pub lost_times: BTreeMap<NamespaceId, LostTimes>,
@@ -45,7 +45,7 @@ pub struct Known {
     pub tombstones: BTreeMap<String, Tombstone>,
 }
 
-/// What the raised table will hold.
+/// The content of the raised table.
 pub struct RaisePlan {
     /// The namespaces, with `start` raised.
     pub namespaces: Namespaces,
@@ -195,8 +195,8 @@ fn first_after_lost_ids(format: &Format, reached_ms: u64, now_ms: u64, max: u64)
     first.unwrap_or_else(|_ended| max.saturating_add(1))
 }
 
-/// What no lease of worker ids went beyond, the lost ones included. They were given before now, by clocks near this one,
-/// and reached at most [`AHEAD_MAX_MS`] ahead.
+/// The floor that no lease of worker ids went beyond, the lost ones included. They were given before now, by clocks near this
+/// one, and reached at most [`AHEAD_MAX_MS`] ahead.
 fn above_lost_leases(known: LeaseFloor, now_ms: u64) -> LeaseFloor {
     known.max(LeaseFloor {
         // Lost renewals may have raised a known ceiling, too.

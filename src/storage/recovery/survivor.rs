@@ -45,7 +45,7 @@ pub struct Survivor<'a> {
     pub membership: Membership,
     /// The ledger of the table.
     pub ledger: Ledger,
-    /// What it knows of namespaces, with the changes that were not applied yet.
+    /// The namespaces that it knows, with the changes that were not applied yet.
     pub known: Known,
     /// The namespaces as the table has them.
     pub namespaces_before: Namespaces,
@@ -53,7 +53,7 @@ pub struct Survivor<'a> {
     pub next_namespace_id: Option<NamespaceId>,
     /// The id of the cluster, which the recovered one keeps. `None` if it had none yet.
     pub cluster_id: Option<ClusterId>,
-    /// Who may do what.
+    /// The principals and their grants.
     pub principals: Arc<Principals>,
     /// All nodes but this one that are members, or were.
     pub other_members: BTreeSet<NodeId>,
@@ -230,7 +230,7 @@ fn ids_of(membership: &Membership) -> impl Iterator<Item = NodeId> {
     membership.nodes().map(|(id, _)| *id)
 }
 
-/// What is known of all sections and leases of each namespace.
+/// The totals of all sections and leases of each namespace.
 fn totals(table: &mut TableChange) -> Result<BTreeMap<NamespaceId, NamespaceTotals>, StoreError> {
     let ids: Vec<NamespaceId> = table.namespaces().iter().map(|one| one.id).collect();
     let totals = ids.into_iter().map(|id| Ok((id, *table.totals(id)?)));

@@ -75,7 +75,7 @@ impl Encoder {
     }
 }
 
-/// What comes next in a snapshot.
+/// The part of a snapshot that comes next.
 enum Expects {
     Header,
     Records,

@@ -137,7 +137,7 @@ impl fmt::Debug for ArrivedSnapshot {
 }
 
 impl ArrivedSnapshot {
-    /// What the snapshot covers.
+    /// The extent of the snapshot.
     pub fn meta(&self) -> &SnapshotMeta {
         &self.meta
     }

@@ -64,7 +64,7 @@ impl OutgoingSnapshot {
         Ok(OutgoingSnapshot { meta, parts })
     }
 
-    /// What the snapshot covers.
+    /// The extent of the snapshot.
     pub fn meta(&self) -> &SnapshotMeta {
         &self.meta
     }

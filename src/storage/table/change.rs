@@ -56,7 +56,7 @@ pub struct TableChange {
     cluster_id: Records<ClusterId>,
     /// The nodes that the change removes from the members.
     removed_members: BTreeSet<NodeId>,
-    /// Who may do what, with the change.
+    /// The principals and their grants, with the change.
     principals: Arc<Principals>,
     changed_principals: Records<StoredPrincipal>,
     principals_version: Records<u64>,
@@ -70,7 +70,7 @@ pub struct TableChange {
     removes_sections: bool,
     /// Records of the table that need not be read from it: some 5 us a record are saved.
     recent_records: Option<Arc<RecentRecords>>,
-    /// What is removed with namespaces, and records that cannot change again before the change is written.
+    /// The records that are removed with namespaces, and those that cannot change again before the change is written.
     batch: WriteBatch,
     /// How many numbers of namespaces were noted as skipped since [`TableChange::take_skipped`] was called.
     skipped: Vec<(NamespaceId, u64)>,
@@ -148,7 +148,7 @@ impl TableChange {
         &self.namespaces
     }
 
-    /// Who may do what, with this change.
+    /// The principals and their grants, with this change.
     pub(in crate::storage) fn all_principals(&self) -> &Arc<Principals> {
         &self.principals
     }

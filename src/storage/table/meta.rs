@@ -32,8 +32,8 @@ impl AppliedMeta {
     }
 }
 
-/// Who may do what, as the table of `set` has it. `None` if the table is of no cluster, or its founding has not come to its
-/// end: the id of the cluster is written last.
+/// The principals and their grants, as the table of `set` has them. `None` if the table is of no cluster, or its founding has
+/// not come to its end: the id of the cluster is written last.
 ///
 /// # Errors
 /// [`StoreError`] if the database fails or a record is damaged.

@@ -51,8 +51,7 @@ impl Namespaces {
         Some(namespace)
     }
 
-    /// What `metrics` count for the namespace with this id. Of one that is deleted it is what all without a place have
-    /// together.
+    /// The counts in `metrics` of the namespace with this id. One that is deleted has the counts of all without a place.
     pub fn counts_of(&self, id: NamespaceId, metrics: &Metrics) -> CountsGuard {
         match self.by_id(id) {
             Some(known) => metrics.namespaces().of(id.0, &known.config.name),

@@ -47,7 +47,7 @@ pub struct RecentRecords {
     cleared: ordered_watch::Sender<u64>,
 }
 
-/// What each part had missed before a fill began to read the table.
+/// The count of misses of each part before a fill began to read the table.
 pub struct BeforeRead([u64; PARTS]);
 
 /// A newer record may have been written since the table was read: it must be read again.

@@ -47,9 +47,9 @@ pub struct AppliedView {
     namespaces: Arc<ArcSwap<Namespaces>>,
     /// The namespaces have changed.
     namespaces_changed: Arc<Notify>,
-    /// Who may do what.
+    /// The principals and their grants.
     principals: Arc<ArcSwap<Principals>>,
-    /// Who may do what has changed.
+    /// Notified when principals or grants have changed.
     principals_changed: Arc<Notify>,
     /// The id of the cluster, once the table holds it.
     cluster_id: Arc<SetOnce<ClusterId>>,
@@ -242,7 +242,7 @@ impl AppliedView {
         self.namespaces.load()
     }
 
-    /// Who may do what, as of the last applied batch of entries, or of the one that is being written.
+    /// The principals and their grants, as of the last applied batch of entries, or of the one that is being written.
     pub fn principals(&self) -> arc_swap::Guard<Arc<Principals>> {
         self.principals.load()
     }

@@ -25,7 +25,7 @@ const DOUBLINGS_MAX: u32 = 4;
 /// It waits no longer than this for the disks.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// What this node knows of the elections since it heard a leader last.
+/// The elections since this node heard a leader last, as far as it knows them.
 pub(super) struct Candidacy {
     /// Its vote, and when it was noticed.
     vote: Vote,

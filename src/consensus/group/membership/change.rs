@@ -1,4 +1,4 @@
-//! What an operator can change of a membership, and when a change is refused.
+//! Changes of the membership by an operator, and the reasons for which one is refused.
 //!
 //! Invariant: no change is let through after which the node that leads would vote no more.
 
@@ -12,7 +12,7 @@ use crate::{
     storage::{Member, Membership},
 };
 
-/// What an operator can change of a membership.
+/// A change of the membership by an operator.
 #[derive(Debug, Clone)]
 pub enum MembershipChange {
     /// Adds a new node, as a learner.

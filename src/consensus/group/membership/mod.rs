@@ -1,4 +1,4 @@
-//! Who belongs to the group: reading the membership, founding it, and changing it.
+//! The membership of the group: reading it, founding it, and changing it.
 //!
 //! * `change`: what an operator can change, and when a change is refused.
 //! * `nodes`: what this node knows of each member.

@@ -1,4 +1,4 @@
-//! What this node knows of each member, and of its own log.
+//! The state of each member, and of this node's own log, as far as this node knows it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::{
     storage::{Member, Types},
 };
 
-/// What is known of one node.
+/// The state of one node, as far as it is known.
 #[derive(Debug, Clone)]
 pub struct NodeState {
     /// The node.
@@ -50,7 +50,7 @@ impl Group {
         members_of(&self.metrics())
     }
 
-    /// What this node knows of every member.
+    /// The state of every member, as far as this node knows it.
     pub fn nodes(&self) -> Vec<NodeState> {
         let metrics = self.metrics();
         members_of(&metrics)

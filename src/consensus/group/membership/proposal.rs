@@ -133,7 +133,7 @@ impl Group {
         }
     }
 
-    /// What the failure of a change of `before` in `term` means for its proposer. Raft answers the same before the first step
+    /// The error for the proposer of a change of `before` in `term` that failed. Raft answers the same before the first step
     /// and before the second one: nothing was done only if it acts on the membership that it acted on before.
     async fn failed_change(
         &self, term: u64, before: &StoredMembership,
