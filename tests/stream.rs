@@ -262,6 +262,7 @@ async fn a_stream_that_never_pauses_gives_each_message_its_own_time() {
     // More than wait inside the node: there is always a further one to be read.
     const IN_FLIGHT: u64 = 2_000;
     const TIMEOUT: Duration = Duration::from_secs(5);
+    const KEPT_BACK: Duration = Duration::from_millis(200);
     let cluster = Cluster::start(3, |_| {}).await;
     let follower = other_than(cluster.leader().await);
     let (messages, outgoing) = mpsc::channel(IN_FLIGHT as usize);
@@ -282,9 +283,9 @@ async fn a_stream_that_never_pauses_gives_each_message_its_own_time() {
     while started.elapsed() < 2 * TIMEOUT {
         let answer = in_time("an answer", answers.next()).await;
         let answer = answer.expect("no end").expect("no error");
-        // On a busy machine a message may use its own time up. None fails before that.
+        // On a busy machine a message may use its own time up. None fails before that, but for what the node keeps for its answer.
         let (id, waited) = (answer.id, sent[answer.id as usize].elapsed());
-        let is_in_time = answer.failure.is_none() || waited >= TIMEOUT;
+        let is_in_time = answer.failure.is_none() || waited >= TIMEOUT - KEPT_BACK;
         assert!(is_in_time, "message {id} after {waited:?}: {:?}", answer.failure);
         let next = sent.len() as u64;
         sent.push(Instant::now());

@@ -43,7 +43,7 @@ macro_rules! for_each_setting {
             /// Start only if a volume is mounted at data_dir, or at one of its parents but /; the image sets it; --dev needs none
             "RATCHET_REQUIRE_VOLUME" [num_args = 0..=1, default_missing_value = "true"] =>
                 require_volume: bool as bool = false;
-            /// Do not start as root; the image sets it
+            /// Do not start as root; the image and the units set it
             "RATCHET_REFUSE_ROOT" [num_args = 0..=1, default_missing_value = "true"] =>
                 refuse_root: bool as bool = false;
             /// Where to listen for clients [default: 127.0.0.1:7600]

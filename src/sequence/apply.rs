@@ -192,7 +192,7 @@ fn apply_bump<T: Table>(table: &mut T, entry: &mut Entry, bump: &Bump) -> Result
     }
     match before.bump(progression, entry.epoch, bump.raise) {
         Ok((record, chunk)) => {
-            // No replica ends here: the term that gets the chunk asserts it.
+            // In a release no replica ends here: the term that gets the chunk asserts that it is not empty, nor below the ceiling.
             debug_assert!(chunk.old >= before.max_seq, "a chunk begins at the ceiling or above");
             debug_assert_eq!(chunk.new, record.max_seq, "a chunk ends at the new ceiling");
             write_section(table, entry, &bump.section, (&before, record), progression)?;
@@ -373,7 +373,7 @@ fn apply_take<T: Table>(
         Ok(taken) => taken,
         Err(left) => return Ok(Taken::Exhausted { left }),
     };
-    // No replica ends here: the term that gets the numbers asserts how many they are.
+    // In a release no replica ends here: the term that gets the numbers asserts how many they are.
     debug_assert!(range.first > before.max_seq, "{range:?} above {before:?}");
     write_section(table, entry, section, (before, record), progression)?;
     Ok(Taken::Range(range))
@@ -418,7 +418,7 @@ fn rewrite<T: Table>(
     if after.step > 0 {
         after.step = after.step.clamp(step_min, step_max);
     }
-    // No replica ends here. The term that proposed it is told a count alone, of which it can assert nothing.
+    // In a release no replica ends here. The term that proposed it is told a count alone, of which it can assert nothing.
     debug_assert!(
         after.max_seq >= before.floor_at(entry.epoch, progression.increment),
         "{before:?} to {after:?}"

@@ -198,7 +198,7 @@ impl SectionRecord {
             skipped: self.skipped_at(progression, epoch),
             written_ms: self.written_ms,
         };
-        // No replica ends here: the term that gets the chunk asserts it.
+        // In a release no replica ends here: the term that gets the chunk asserts that it is not empty, nor below the ceiling.
         debug_assert!(old < new && new <= progression.max, "{old} to {new}");
         debug_assert!(record.floor <= old, "{record:?}");
         Ok((record, Chunk { old, new }))

@@ -50,7 +50,7 @@ fn apply_ask<T: Table>(
     let Some(after) = after else {
         return Ok(WorkerAnswer::Lost);
     };
-    // No replica ends here: the leader that is told of the lease asserts it.
+    // In a release no replica ends here: the leader that is told of the lease asserts it.
     debug_assert!(after.from_ms <= after.ceiling_ms, "{after:?}");
     table.totals(id)?.note_lease(&after);
     table.put_worker(id, ask.worker, after.clone());

@@ -63,8 +63,8 @@ fn is_volume(mount: &Mount, root: &Mount) -> bool {
     match (mount, root) {
         (Mount::Id(mount), Mount::Id(root)) if mount != root => {
             // Without /proc each mount is taken for a volume.
-            let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-            !is_in_its_own_place(&mounts, *mount, *root)
+            let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
+            !is_in_its_own_place(&String::from_utf8_lossy(&mounts), *mount, *root)
         }
         _ => mount != root,
     }

@@ -123,7 +123,8 @@ async fn watch_page(http: SocketAddr) -> TcpStream {
     in_time("an event", watching).await
 }
 
-/// How soon, the unit test of `node/access.rs` shows: a machine that is busy may need longer.
+/// How soon route and health end, the unit test of `node/access.rs` shows: a machine that is busy may need longer. The page is
+/// looked at with each part that it is sent, which is each second.
 #[tokio::test(flavor = "multi_thread")]
 async fn health_route_and_page_that_are_watched_end_when_the_token_is_revoked() {
     let closed = Closed::start().await;

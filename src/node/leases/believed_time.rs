@@ -18,7 +18,7 @@ use crate::{
 
 /// For so long a majority's agreement need not be looked for again, while the wall clock does not jump.
 const FRESH_NS: u64 = 100_000_000;
-/// The least change of the wall clock that counts as a jump.
+/// The greatest difference of the wall clock that is no jump yet.
 const JUMP_MS: u64 = 1_000;
 
 /// The time of ids, and the term in which it is believed.

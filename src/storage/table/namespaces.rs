@@ -71,7 +71,7 @@ impl Namespaces {
 
     /// Adds a namespace, or replaces the one with the same id.
     pub(in crate::storage) fn put(&mut self, namespace: Namespace) {
-        // Entries change it on every replica, and no replica ends here.
+        // Entries change it on every replica, and in a release no replica ends here.
         debug_assert!(
             self.by_id(namespace.id).is_none_or(|known| known.config.name == namespace.config.name),
             "a namespace keeps its name"
