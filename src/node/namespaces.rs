@@ -138,7 +138,7 @@ impl ByLeader for v1::ListNamespacesRequest {
     }
 
     fn answer_bytes(&self, namespaces: &Namespaces) -> usize {
-        // Few entries are not applied here yet.
+        // The leader may have applied namespaces that this node has not: they are few, so the estimate holds.
         let known = namespaces.group.view.namespaces();
         let bytes = |namespace: &Namespace| {
             let config = &namespace.config;

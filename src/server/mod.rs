@@ -4,8 +4,8 @@
 //! From a socket to a number:
 //!
 //! 1. `connections/listeners.rs` binds the ports. `connections/acceptor.rs` accepts a connection, if there is room for it
-//!    (`connections/places.rs`), and `connections/opening.rs` begins it, with TLS (`tls.rs`) or without. `connections.rs` serves
-//!    the calls of an HTTP connection; `connections/calls.rs` knows when it is idle. `connections/local_socket.rs` does all of
+//!    (`connections/places.rs`), and `connections/opening.rs` begins it, with TLS (`tls.rs`) or without. `connections/owner.rs`
+//!    says who asks. `connections.rs` serves the calls of an HTTP connection; `connections/calls.rs` knows when it is idle. `connections/local_socket.rs` does all of
 //!    that for the local socket.
 //! 2. `metadata.rs` refuses what is meant for another cluster. `connections/unfinished.rs` limits the memory of a message
 //!    that arrives in parts, and `peer/body.rs` what strangers send to the peer port; both know when it is late

@@ -57,17 +57,18 @@ pub enum SendFailed {
     Different(MemoryDigest, MemoryDigest),
 }
 
-/// How long a failure to send a memory lasts.
+/// Whether another attempt to send a memory may succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Persistence {
-    /// It cannot be reached, is too slow, or stops. Another attempt may succeed, and another voter is better.
+    /// The successor cannot be reached, is too slow, or stops. Try again, rather with another voter.
     Transient,
-    /// It has no room, or cannot read the memory. It can lead all the same.
+    /// The successor has no room, cannot read the memory or holds something else, or this node fails to send it. The successor can
+    /// lead all the same.
     Final,
 }
 
 impl SendFailed {
-    /// How long the failure lasts.
+    /// Whether another attempt may succeed.
     pub fn persistence(&self) -> Persistence {
         match self {
             SendFailed::Receiver(refusal) => match refusal.code() {

@@ -37,7 +37,7 @@ pub struct WorkerDesk {
 pub enum DeskRequest {
     /// A lease of any worker id that is free.
     Lease {
-        /// The node that asks, in its own words.
+        /// The name that the holder gives itself, for the list of workers.
         holder: String,
         /// How many worker ids the namespace has.
         workers: u32,
