@@ -60,7 +60,7 @@ use crate::{
     storage::{AppliedView, BlockingExecutor, Namespaces},
 };
 
-/// The need of a section before it can serve a call.
+/// What a section needs before it can serve a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// Its record must be read.
@@ -77,7 +77,7 @@ pub struct MemoryPlace {
 }
 
 impl MemoryPlace {
-    /// The need of a section in shard number `shard`, with its place in the memory.
+    /// What a section in shard number `shard` needs, with its place in the memory.
     fn in_shard(shard: u32, need: Option<(SectionPlace, Need)>) -> Option<(MemoryPlace, Need)> {
         need.map(|(section, need)| (MemoryPlace { shard, section }, need))
     }

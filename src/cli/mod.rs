@@ -7,13 +7,13 @@
 //! Uses the client, and the server for `start`. Invariant: results go to standard output, errors to standard
 //! error, and the exit code tells the kind of error.
 //!
-//! What a process runs:
+//! Commands that work on this machine:
 //!
 //! * `start`: runs a node until it is stopped or fails. `settings` reads its settings, and `log` writes its log.
 //! * `recover`: makes a cluster of one from a data directory.
 //! * `cert`: makes certificates in a directory.
 //!
-//! What asks a cluster:
+//! Commands that ask a cluster:
 //!
 //! * `numbers`: `next`, `current` and `raise`.
 //! * `import` and `export`: many keys, from a file and to one.

@@ -217,7 +217,7 @@ impl Span {
         (told.namespace, told.keys) = (about.namespace(), about.keys);
     }
 
-    /// Notes the waits of its call.
+    /// Notes where the call has waited.
     pub fn tell_waits(&self, laps: &Laps) {
         self.told.lock().waits = laps.all();
     }

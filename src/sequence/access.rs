@@ -271,7 +271,7 @@ pub struct Quota {
     pub burnt_per_day: Option<NonZeroU64>,
 }
 
-/// The mark by which a principal is known.
+/// What identifies a principal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum PrincipalKey {
     /// A caller that shows nothing, at these addresses, or at any.
@@ -615,7 +615,7 @@ pub enum AccessChange {
     Found {
         /// The token.
         admin: TokenHash,
-        /// The grants that are everything, by the release that proposes it.
+        /// All grants, as the release that proposes the entry knows them.
         grants: Vec<Grant>,
         /// When it was proposed, by the leader's clock: milliseconds since 1970.
         now_ms: u64,
@@ -646,7 +646,7 @@ pub enum AccessChange {
         keys: Vec<PrincipalKey>,
         /// All quotas of each.
         quotas: Vec<Quota>,
-        /// The grants that are everything, by the release that proposes it: anonymous has them before anything was written.
+        /// All grants, as the release that proposes the entry knows them: anonymous has them before anything was written.
         everything: Vec<Grant>,
     },
 }

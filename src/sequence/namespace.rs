@@ -12,7 +12,7 @@ use super::{
 /// The greatest length of a namespace's name, in characters.
 pub const NAMESPACE_NAME_CHARS_MAX: usize = 64;
 
-/// A key has at least so many steps, or one for each of its numbers: each crash of a leader skips one.
+/// How many steps a key has at least, unless it has one for each of its numbers: each crash of a leader skips one.
 const STEPS_OF_KEY_MIN: u64 = 1_024;
 
 /// The configuration of a namespace, as its operator chooses it.

@@ -189,8 +189,8 @@ impl RequestBook {
         Ok(due)
     }
 
-    /// The reading of the clock, if a message with an id of this `lifetime` that was made at `made_ms` may take nothing: an
-    /// earlier copy of it may have, and be forgotten.
+    /// `Some(now)` if a message with an id of this `lifetime` that was made at `made_ms` is too old to be served: an earlier copy
+    /// may have taken numbers and been forgotten.
     pub fn expired(
         &self, remembering: &Remembering, lifetime: Lifetime, made_ms: u64,
     ) -> Option<u64> {

@@ -38,7 +38,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use super::progression::{NUMBER_MAX, Progression, Range};
 use crate::planted_bugs::{Bug, is_planted};
 
-/// A section is live, and an epoch gives a chunk of it, for so many epochs after its record was written. With few of them,
+/// For how many epochs after its record was written a section is live, and an epoch gives a chunk of it. With few of them,
 /// leaders that are lost one after the other, before their checkpointers are through, leave sections in use that are not live.
 /// With many, a section that nobody uses any more loses much: as many steps, and what was left of its last chunk, however
 /// many leader changes there are. The log's entries mean something else with another value: a change of it is a change of

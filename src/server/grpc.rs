@@ -36,7 +36,7 @@ use crate::{
 pub struct Services {
     /// The node.
     pub context: Arc<NodeContext>,
-    /// Streams end at this.
+    /// Cancelled when the node stops: streams end then.
     pub stop: CancellationToken,
 }
 

@@ -112,7 +112,7 @@ impl Connection {
                 Some(route) => route.answer(context, &self.owner, (&head, body)).await,
                 None => {
                     head.extensions.insert(self.owner.clone());
-                    // In a box, as is every way that is seldom gone.
+                    // Boxed, like every rare path: the future of the common path stays small.
                     let answering =
                         Box::pin(pages.clone().oneshot(Request::from_parts(head, body)));
                     let Ok(answer) = answering.await;

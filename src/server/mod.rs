@@ -191,7 +191,7 @@ fn of_peers(tls: &Tls, config: &Config) -> Opening {
 struct Ports {
     /// The node.
     context: Arc<NodeContext>,
-    /// Ports end at this.
+    /// Cancelled when the node stops: ports end then.
     stop: CancellationToken,
 }
 

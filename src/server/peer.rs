@@ -44,7 +44,7 @@ use crate::{
 pub struct PeerServices {
     /// The node.
     pub context: Arc<NodeContext>,
-    /// Streams end at this.
+    /// Cancelled when the node stops: streams end then.
     pub stop: CancellationToken,
 }
 

@@ -19,7 +19,7 @@ use crate::{
     sequence::{Key, Namespace},
 };
 
-/// To raise a section may cost a walk over all slots of its shard. It counts as so many keys: after each section others get
+/// To raise a section may cost a walk over all slots of its shard. It counts as this many keys: after each section others get
 /// their turn.
 pub const SECTION_COUNTS: usize = KEYS_AT_ONCE;
 

@@ -24,7 +24,7 @@ use crate::{
 
 /// A disk to which nothing gets for so long hangs, unless a voter's promise lasts nearly as long.
 const HANG: Duration = Duration::from_secs(10);
-/// A table that takes no committed entry for so many election timeouts, on a disk that is slow, hangs with the disk.
+/// A table that takes no committed entry for this many election timeouts, on a disk that is slow, hangs with the disk.
 const TABLE_HANGS_ELECTIONS: u32 = 3;
 
 impl Group {

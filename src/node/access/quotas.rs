@@ -28,7 +28,7 @@ use crate::{
     sequence::{NO_NETWORK, NodeId, PrincipalKey, Quota},
 };
 
-/// For so many holders of quotas a node counts at a time. Beyond, the addresses of `anonymous` are counted together.
+/// For how many holders of quotas a node counts at a time. Beyond, the addresses of `anonymous` are counted together.
 const USES_MAX: usize = 65_536;
 /// In this time a rate is as if nothing had been used: a second's worth may be used at once.
 const SECOND: Duration = Duration::from_secs(1);

@@ -119,8 +119,8 @@ impl Guest {
         })
     }
 
-    /// The caller for which calls over it, and their memory, count now: the principal that asks, if it is known, or else its address,
-    /// or all strangers.
+    /// The caller to whom calls over this connection, and their memory, are charged now: the principal that asks, if it is known,
+    /// or else its address, or all strangers.
     pub fn caller(&self) -> Arc<Caller> {
         let asks = self.asks.load();
         match !asks.is_principal() && asks.callers.are_closed_to(self.standing.network) {

@@ -24,11 +24,11 @@ use crate::{
     sequence::{MemoryDigest, NodeId, TermEnd},
 };
 
-/// If a successor takes no part for so many election timeouts, it is given up.
+/// A successor that takes no part for this many election timeouts is given up.
 const STALL_TIMEOUTS: u32 = 10;
-/// The last changes and the answer to them take at most so many election timeouts. Meanwhile nobody gets a number.
+/// How many election timeouts the last changes and the answer to them take at most. Meanwhile nobody gets a number.
 const LAST_DELTA_TIMEOUTS: u32 = 3;
-/// The last entry takes at most so many election timeouts. The successor keeps the memory for longer.
+/// How many election timeouts the last entry takes at most. The successor keeps the memory for longer.
 const HAND_OFF_TIMEOUTS: u32 = 10;
 
 /// The fate of a term's memory.
@@ -98,13 +98,13 @@ impl Handovers {
         if let Some(unfit) = unfit {
             refuse!(NotHeardYet, "{unfit}");
         }
-        // Raft transfers to a node that has the whole log, or to none. The election that follows may be another's, who
-        // did not get the memory.
+        // Raft transfers to a node that has the whole log, or to none. Another node, without the memory, may win the election
+        // that follows.
         if !self.group.has_whole_log(successor, self.election_timeouts(1)).await {
             refuse!(NotHeardYet, "the log of node {successor} is behind");
         }
-        // The closed term waits for what it has logged. What can be waited for while it serves keeps nobody waiting. Too late is
-        // no failure here: to close the term takes longer then.
+        // The closed term waits for what it has logged. While it serves, that wait
+        // keeps no caller waiting. A wait that takes too long is no failure here: to close the term takes longer then.
         let limit = Duration::from_millis(self.config.shutdown_timeout_ms);
         let _ = timeout(limit, self.group.table_catches_up()).await;
         Ok(stream)

@@ -23,8 +23,8 @@ use crate::{
 const QUEUE: usize = 8;
 /// After a delta that brings no more changes than this, the rest can wait until the term is closed.
 const CHANGES_FEW: usize = 8_192;
-/// A delta must bring at most so many hundredths of the changes of the one before, or there will be no fewer while the
-/// term serves.
+/// The most changes that a delta may bring, in hundredths of those of the one before. With more, there will be no fewer while
+/// the term serves.
 const SHRINKS_TO_PERCENT: usize = 75;
 
 /// A term's memory on its way to the successor.

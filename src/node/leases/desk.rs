@@ -24,7 +24,7 @@ use crate::{
 pub const AHEAD_MS: u64 = 10_000;
 const _: () = assert!(AHEAD_MS <= AHEAD_MAX_MS);
 
-/// An entry has so many asks at most: some 100 KB, and 500 KB with the longest names of holders.
+/// How many asks an entry has at most: some 100 KB, and 500 KB with the longest names of holders.
 const ENTRY_ASKS_MAX: usize = 4_096;
 
 /// Takes asks for worker ids.

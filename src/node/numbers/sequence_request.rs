@@ -215,7 +215,7 @@ impl SequenceRequest for NextRequest {
         let range = match namespace.config.gapless {
             false => (term.next(namespace, key, count, deadline).await)
                 .map_err(|why| failed(why, namespace, term, count))?,
-            // Boxed, as is every way that is seldom gone.
+            // Boxed, like every rare path: the future of the common path stays small.
             true => Box::pin(term.next_gapless(namespace, key, count, id, deadline))
                 .await
                 .map_err(|why| failed_under(id, why, namespace, term, count))?,

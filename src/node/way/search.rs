@@ -54,7 +54,7 @@ impl Way {
                 })?
             }
         };
-        // Boxed, as is every way that is seldom gone: the future of the usual way stays small.
+        // Boxed, like every rare path: the future of the common path stays small.
         Box::pin(self.to_leader(here, request, (origin, may_be_done), deadline)).await
     }
 
@@ -231,7 +231,8 @@ enum NoAttempt {
     Stopped,
 }
 
-/// The outcome of a peer's request while this node does not lead, unless it may be done and can show.
+/// The outcome of a peer's request while this node does not lead: another node leads. If an earlier attempt may have carried it
+/// out and has left a trace, that the outcome is unknown.
 fn not_led(may_be_done: bool, trace: Trace) -> Unanswered {
     match may_be_done && trace != Trace::None {
         true => outcome_unknown().into(),

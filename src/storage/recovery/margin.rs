@@ -37,7 +37,7 @@ pub struct Known {
     pub namespaces: Namespaces,
     /// The greatest step that a section of each namespace may have had, by all versions of its configuration.
     pub greatest_steps: BTreeMap<NamespaceId, u64>,
-    /// The totals that no section, and no lease of a worker id, of each namespace went beyond.
+    /// An upper bound of what the sections and the leases of worker ids of each namespace have reached.
     pub totals: BTreeMap<NamespaceId, NamespaceTotals>,
     /// How far the times of ids of keys may have got, where ids hold one.
     pub lost_times: BTreeMap<NamespaceId, LostTimes>,
