@@ -265,7 +265,7 @@ async fn until_all_places_are_free(socket: &Path) {
         let mut served = Vec::new();
         for _ in 0..LOCAL_CONNECTIONS_MAX {
             let mut stream = UnixStream::connect(socket).await.ok()?;
-            // Whoever has a place is told the settings of HTTP/2 at once.
+            // A caller that has a place is told the settings of HTTP/2 at once.
             let read = in_time("settings, or the end", stream.read(&mut [0])).await;
             read.ok().filter(|bytes| *bytes > 0)?;
             served.push(stream);

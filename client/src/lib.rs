@@ -50,7 +50,7 @@
 //! let invoice = client.next_once("invoice", 42, 1, "order-1815").await?;
 //! # Ok(()) }
 //! ```
-//! Whoever asks again with the id `order-1815` gets the same number, also from another process: see
+//! A caller that asks again with the id `order-1815` gets the same number, also from another process: see
 //! [`Client::next_once`]. It is for gapless namespaces. In the other calls the client has ids of its own there.
 //!
 //! # Numbers without a round trip

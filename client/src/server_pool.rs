@@ -111,7 +111,7 @@ impl ServerPool {
         self.known.cluster_id()
     }
 
-    /// The known servers. Whoever holds them keeps every other call from them.
+    /// The known servers. A call that holds them keeps every other call from them.
     pub fn members(&self) -> MutexGuard<'_, Members> {
         self.known.members.lock()
     }

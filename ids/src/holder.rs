@@ -185,7 +185,7 @@ impl Holder {
         self.time.now_ms(mono_ns)
     }
 
-    /// What to ask the leader for now, all at the same time. Whoever gets asks here says how each one went, when all are
+    /// What to ask the leader for now, all at the same time. The caller that gets asks here says how each one went, when all are
     /// answered: by [`Holder::granted`], [`Holder::lost`] or [`Holder::failed`].
     pub fn asks(&mut self, mono_ns: u64) -> Vec<Ask> {
         if self.is_asking {

@@ -5,7 +5,7 @@
 //! up: shared sections, and pages of keys.
 //!
 //! Invariant: a slot that lost its key is vacant until another key takes it. While changes are tracked, no slot loses its
-//! key and no key takes a vacant one: whoever reads the changes is told of a slot's key once.
+//! key and no key takes a vacant one: the reader of the changes is told of a slot's key once.
 
 pub(super) mod changed_slots;
 pub(super) mod hasher;

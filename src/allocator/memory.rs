@@ -233,7 +233,7 @@ impl Memory {
     /// is closed.
     ///
     /// The section is the one that asked, although a place may go from one to another. A section that has asked for a bump,
-    /// or for its record, is not quiet until whoever carries that out has ended it, and only a quiet section is evicted. Each
+    /// or for its record, is not quiet until the task that carries that out has ended it, and only a quiet section is evicted. Each
     /// section has one such request under way at most: who comes later waits for it. While it is being evicted there is none;
     /// who waits then is noted, and [`Memory::end_eviction`] asks.
     pub fn next_bump(&self, place: MemoryPlace, namespaces: &Namespaces) -> Option<Bump> {
@@ -246,7 +246,7 @@ impl Memory {
             return None;
         }
         let section = shard.section_id(place.section)?;
-        // A bump before its release would bring numbers that the release takes back. Whoever evicts it asks once more.
+        // A bump before its release would bring numbers that the release takes back. The releaser asks once more.
         if shard.is_being_evicted(&section) {
             return None;
         }
@@ -373,7 +373,7 @@ impl Memory {
             lease.is_void() || self.gate.is_empty(),
             "calls of a term go on without its memory"
         );
-        // Before the first shard is emptied: whoever finds an empty shard, under its lock, sees that the term has ended.
+        // Before the first shard is emptied: a call that finds an empty shard, under its lock, sees that the term has ended.
         // A term that has logged its last entry has ended before.
         self.gate.advance(TermStage::Abandoned);
         self.to_checkpoint.notify_one();

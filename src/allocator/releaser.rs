@@ -78,7 +78,7 @@ pub async fn run(releaser: Releaser, memory: Weak<Memory>, room: Arc<Room>) {
             () = room.to_release() => {}
             () = due => {}
         }
-        // Whoever closes the gate notifies as well.
+        // The call that closes the gate notifies as well.
         let Some(memory) = memory.upgrade().filter(|memory| !memory.gate().is_closed()) else {
             break;
         };

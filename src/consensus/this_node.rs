@@ -57,7 +57,7 @@ pub struct ThisNode {
     /// The last peer that took this node, while it belonged to no cluster, for one with another data directory.
     taken_for_another: ordered_watch::Sender<Option<NodeId>>,
     /// Whether it is known which incarnation is on the disk. Shared by the messages of members while this node belongs to no
-    /// cluster; held alone by whoever claims it.
+    /// cluster; held alone by the task that claims it.
     incarnation_is_known: Arc<RwLock<bool>>,
 }
 

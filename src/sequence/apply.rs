@@ -306,7 +306,7 @@ fn again(before: Remembered, part: &MessagePart) -> PartTaken {
     }
 }
 
-/// Remembers what a part of a message took. Whoever got nothing may ask again once more is there. But other parts of the
+/// Remembers what a part of a message took. A caller that got nothing may ask again once more is there. But other parts of the
 /// message may get something: that this one took nothing is remembered, and not what it asked for.
 fn remember<T: Table>(
     table: &mut T, book: &mut RequestBook, (part, id): (&MessagePart, &PartId), taken: &[Taken],

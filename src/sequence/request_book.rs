@@ -15,7 +15,7 @@
 //! time up to which it has forgotten ids: whatever is not younger takes nothing, however long ids are kept by now.
 //!
 //! The bytes that may be remembered are shared. A caller (a principal, or the callers of one address) may hold as many as are
-//! still free, and a namespace twice as many. So whoever holds much leaves room for others: alone, a caller gets half of all,
+//! still free, and a namespace twice as many. So a caller that holds much leaves room for others: alone, a caller gets half of all,
 //! and a namespace two thirds. (Choudhury and Hahne, "Dynamic Queue Length Thresholds", 1998.) What took nothing is remembered
 //! without what it asked for.
 //!

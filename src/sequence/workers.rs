@@ -148,7 +148,7 @@ impl WorkerRecord {
         Ok(WorkerRecord {
             holder: holder.to_owned(),
             // Beyond the time, so that no token comes again where all that was known of earlier leases is forgotten, or was
-            // lost: whoever holds one of those cannot take this lease for its own.
+            // lost: a holder of one of those cannot take this lease for its own.
             token: from.token.saturating_add(1).max(now_ms),
             from_ms: from.ceiling_ms,
             ceiling_ms: from.ceiling_ms.max(up_to_ms),

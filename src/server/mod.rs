@@ -229,7 +229,7 @@ impl Ports {
         serve(listener, opening, answer, Protocol::Http2, limits, stop).await;
     }
 
-    /// Serves the local socket: what the client port serves, for whoever may open the data directory.
+    /// Serves the local socket: what the client port serves, for users who may open the data directory.
     async fn serve_local(self, socket: LocalSocket) {
         let idle = Duration::from_millis(self.context.config.connection_idle_ms);
         let Some(routes) = self.metered_routes(idle) else {

@@ -132,7 +132,7 @@ pub fn check_access(dir: &Path) -> Result<(), StoreError> {
     Err(StoreError::Inaccessible(why))
 }
 
-/// The error of whoever opened the data directory `dir`, as [`StoreError::Inaccessible`] if the disk is well, and a file is not
+/// The error of the process that opened the data directory `dir`, as [`StoreError::Inaccessible`] if the disk is well, and a file is not
 /// open to the user of this process: then no restart helps.
 pub fn denied_or(dir: &Path, error: StoreError) -> StoreError {
     let denied = match &error {

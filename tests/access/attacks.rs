@@ -47,7 +47,7 @@ enum At {
     Administrators,
     /// The socket in the data directory.
     LocalSocket,
-    /// The leader's port for peers, of whoever has the certificate of a node.
+    /// The leader's port for peers, for an attacker with the certificate of a node.
     Peer,
 }
 

@@ -18,7 +18,7 @@ use crate::common::{
     processes::{Processes, ratchet},
 };
 
-/// The namespaces that the list of principals tells as missing, of whoever has this name.
+/// The namespaces that the list of principals tells as missing, of the caller of this name.
 async fn listed(access: &mut AccessClient<Asking>, name: &str) -> Vec<String> {
     let listed = access.list_principals(ListPrincipalsRequest {}).await.expect("a list");
     let principals = listed.into_inner().principals;

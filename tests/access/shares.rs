@@ -384,7 +384,7 @@ async fn what_is_remembered_of_requests_counts_for_the_principal_whichever_node_
     admin.create_namespace(created).await.expect("created");
     let mut asked = 0;
     let full = loop {
-        // By turns: the leader counts both for whoever has asked.
+        // By turns: the leader counts both for the caller that has asked.
         let node = [leader, other_than(leader)][asked % 2];
         match take(&closed.at(node, "ci"), &asked.to_string()).await.failure {
             None => asked += 1,

@@ -33,7 +33,7 @@ use crate::{
 const NODES: u64 = 3;
 /// The shortest time from the first answer to the event, and from there to the end, in seconds.
 const PART_MIN: f64 = 2.0;
-/// How long the first answer is waited for.
+/// How long to wait for the first answer.
 const FIRST_ANSWER_MAX: Duration = Duration::from_secs(60);
 
 impl FailoverOptions {

@@ -237,7 +237,7 @@ impl PendingBump {
             asked.waiters.reserve_exact(1);
         }
         if asked.waiters.len() == asked.waiters.capacity() {
-            // Otherwise whoever asks and hangs up, time after time, fills the memory.
+            // Otherwise a caller that asks and hangs up, time after time, fills the memory.
             asked.drop_gone();
             // So that this look at all of them is seldom.
             if asked.waiters.len() > asked.waiters.capacity() / 2 {

@@ -287,7 +287,7 @@ impl Taker {
                     .map(|taken| self.delivery(taken, 0, &counts))
                     .collect());
             }
-            // Whoever asks again is told that it does not exist.
+            // A caller that asks again is told that it does not exist.
             PartTaken::NoNamespace => return Err(Why::NotLeading.into()),
             PartTaken::Reused(used) => return Err(Why::Reused(used.map(used_id)).into()),
             PartTaken::IdsFull(full) => return Err(Why::IdsFull(Box::new(full)).into()),
@@ -305,7 +305,7 @@ impl Taker {
                 );
             }
             // Numbers that were taken under a request id are handed out, whether or not this caller is still there:
-            // whoever asks again gets them.
+            // a caller that asks again gets them.
             let is_kept = part.id.is_some() && matches!(taken, Taken::Range(_));
             counts.hand_out(if is_kept { take.count } else { 0 }, 0);
             self.delivery(taken, if is_kept { 0 } else { take.count }, &counts)

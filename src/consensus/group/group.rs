@@ -341,7 +341,7 @@ impl Group {
     }
 
     /// The node is about to stop: its term may end without another one. It stands for election no more, nor takes the
-    /// leadership over: with a vote for itself it would depose, after its restart, whoever leads by then.
+    /// leadership over: with a vote for itself it would depose, after its restart, the node that leads by then.
     pub fn retire(&self) {
         self.retiring.store(true, Release);
     }

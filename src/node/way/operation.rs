@@ -35,7 +35,7 @@ pub struct Facts {
     pub is_asked_once: bool,
     /// Its effect shows, although nobody got its answer.
     pub shows: bool,
-    /// How long a leader is waited for, if not until the deadline.
+    /// How long to wait for a leader, if not until the deadline.
     pub patience: Duration,
 }
 

@@ -1,7 +1,7 @@
 //! The local socket of a node: a Unix socket in its data directory, over which it speaks as on the port for clients.
 //!
 //! Invariant: who is neither this process's user nor root cannot connect. Nobody is listened to before the file has that mode,
-//! and no two nodes listen in one directory: whoever binds holds the directory's lock.
+//! and no two nodes listen in one directory: the node that binds holds the directory's lock.
 
 use std::{
     fs::{self, Permissions},

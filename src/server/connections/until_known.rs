@@ -1,7 +1,7 @@
 //! The calls over a connection whose caller nobody knows yet, although the caller has to be known.
 //!
 //! HTTP/2 would take in a megabyte before somebody reads it: the library tells a connection its window once, when it begins. A body
-//! over HTTP/1, and a command of a Redis client, may have a megabyte, too. So the socket is not read on. Whoever has a token shows it
+//! over HTTP/1, and a command of a Redis client, may have a megabyte, too. So the socket is not read on. A caller with a token shows it
 //! in the headers of its first call, or in AUTH, long before.
 //!
 //! Invariant: a stranger's connection brings at most [`STRANGERS_BYTES_MAX`], counted from when it became a stranger's.
@@ -31,7 +31,7 @@ struct Bound {
     guest: Arc<Guest>,
     /// How many bytes may be read before somebody looks whether it is a stranger's.
     left: usize,
-    /// Ready once it is known whose it is, which is waited for.
+    /// Waits until it is known whose it is.
     known: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 

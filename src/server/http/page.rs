@@ -64,7 +64,7 @@ const POLICY: (HeaderName, &str) = (
 #[derive(Clone)]
 pub struct Live {
     parts: watch::Sender<Bytes>,
-    /// The whole page, and when it was rendered. Whoever loads it meanwhile waits for it.
+    /// The whole page, and when it was rendered. Callers that load it meanwhile wait for it.
     last: Arc<Mutex<Option<(Instant, Bytes)>>>,
     /// Who has logged in.
     pub sessions: Sessions,
