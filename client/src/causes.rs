@@ -203,8 +203,8 @@ mod tests {
         }
     }
 
-    /// Asks until no call ends in the middle of a handshake. One that does is told no cause, or that it may be carried out: with
-    /// TLS 1.3 a client has sent its request before the server says what it thinks of the client's certificate.
+    /// Asks until no call ends in the middle of a handshake. One that does is told no cause, or that it may be carried out:
+    /// with TLS 1.3 a client has sent its request before the server says what it thinks of the client's certificate.
     async fn assert_told(address: &str, tls: &Tls, causes: &[&str]) {
         let mut unlucky = Vec::new();
         while unlucky.len() < UNLUCKY_MAX {

@@ -76,8 +76,8 @@
 //! which one it is. If an address leads to another cluster, that one refuses the call, and the client goes on without it
 //! ([`Error::OtherCluster`] if no other server is left).
 //!
-//! A cluster may want to know who asks: [`Builder::token`] has every call show a token, and [`Builder::tls`] keeps others on the
-//! network from reading it.
+//! A cluster may want to know who asks: [`Builder::token`] has every call show a token, and [`Builder::tls`] keeps others on
+//! the network from reading it.
 //!
 //! The client needs a [Tokio](https://tokio.rs) runtime with time and I/O enabled.
 

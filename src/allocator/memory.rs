@@ -1,8 +1,8 @@
 //! One term's memory: shards behind locks, shared by the term's requests and its bumper.
 //!
-//! `take.rs` and `take_many.rs` take numbers, and `floors.rs` raises floors. `first_touch.rs` gives a section its first chunk, and
-//! `checkpointing.rs` knows which of these chunks the log does not have yet. `eviction.rs` and `round.rs` make room, and `room.rs` says
-//! whether there is some. `last_entry.rs` says how long the last log entry took.
+//! `take.rs` and `take_many.rs` take numbers, and `floors.rs` raises floors. `first_touch.rs` gives a section its first chunk,
+//! and `checkpointing.rs` knows which of these chunks the log does not have yet. `eviction.rs` and `round.rs` make room, and
+//! `room.rs` says whether there is some. `last_entry.rs` says how long the last log entry took.
 //!
 //! Invariant: it starts empty, or is the one that the last term handed off. Once it is closed no call takes a number
 //! from it. A section's first chunk comes from its record, which was read after this term's first entry was applied, or
@@ -232,10 +232,10 @@ impl Memory {
     /// The bump that the section at `place` needs now. `None` if nobody wants it any more, or the memory
     /// is closed.
     ///
-    /// The section is the one that asked, although a place may go from one to another. A section that has asked for a bump,
-    /// or for its record, is not quiet until the task that carries that out has ended it, and only a quiet section is evicted. Each
-    /// section has one such request under way at most: who comes later waits for it. While it is being evicted there is none;
-    /// who waits then is noted, and [`Memory::end_eviction`] asks.
+    /// The section is the one that asked, although a place may go from one to another. A section that has asked for a bump, or
+    /// for its record, is not quiet until the task that carries that out has ended it, and only a quiet section is evicted.
+    /// Each section has one such request under way at most: who comes later waits for it. While it is being evicted there is
+    /// none; who waits then is noted, and [`Memory::end_eviction`] asks.
     pub fn next_bump(&self, place: MemoryPlace, namespaces: &Namespaces) -> Option<Bump> {
         let mut shard = self.shards.lock(place.shard);
         if self.has_ended() {

@@ -3,8 +3,8 @@
 //! It is opened once the term's leader knows all that was committed before, and is closed for good when
 //! the leadership is handed over or lost.
 //!
-//! `many.rs` takes numbers of many keys, `current.rs` answers last numbers, `floors.rs` raises floors, and `above.rs` takes numbers
-//! above one. `gapless.rs` has numbers taken by entries of the log, for the calls in `gapless_calls.rs`.
+//! `many.rs` takes numbers of many keys, `current.rs` answers last numbers, `floors.rs` raises floors, and `above.rs` takes
+//! numbers above one. `gapless.rs` has numbers taken by entries of the log, for the calls in `gapless_calls.rs`.
 //!
 //! Invariant: no number leaves it unless the fence was checked after the number was taken.
 
@@ -55,8 +55,8 @@ use crate::{
     sequence::{Command, Key, LostBy, Namespace, Outcome, Range, TermEnd, Trim},
 };
 
-/// How long a call that waits for the disk or the log stays in a term that is closed. Most bumps that are under way then
-/// come in this time. A call that left earlier would lose numbers that a bump brings it. But until the last call has left, nobody
+/// How long a call that waits for the disk or the log stays in a term that is closed. Most bumps that are under way then come
+/// in this time. A call that left earlier would lose numbers that a bump brings it. But until the last call has left, nobody
 /// gets a number.
 const STAY_MAX: Duration = Duration::from_millis(50);
 

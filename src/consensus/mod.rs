@@ -5,8 +5,8 @@
 //! ([`Group::propose`]), and a lease rests on acknowledgements of the very messages that were answered
 //! ([`TermLease`]).
 //!
-//! The files, from the bottom up: `terms`, `lease/`, and [`ThisNode`], which all groups of a node share; `network/` (to the peers) and [`StateMachine`];
-//! `group/`, with its `membership/` and `rpc/` (from the peers); and [`log_limit`].
+//! The files, from the bottom up: `terms`, `lease/`, and [`ThisNode`], which all groups of a node share; `network/` (to the
+//! peers) and [`StateMachine`]; `group/`, with its `membership/` and `rpc/` (from the peers); and [`log_limit`].
 //!
 //! What openraft does not promise, and what this module does about it:
 //!

@@ -1,5 +1,5 @@
-//! [`ThisNode`]: what a node has once, however many Raft groups run on it: who it is, its store, its tasks, and what other nodes
-//! tell of their machines. A group borrows from here: the store's disk and threads, and its share of the node's budget
+//! [`ThisNode`]: what a node has once, however many Raft groups run on it: who it is, its store, its tasks, and what other
+//! nodes tell of their machines. A group borrows from here: the store's disk and threads, and its share of the node's budget
 //! (`budget.rs`).
 //!
 //! What other nodes tell comes with their answers (`peer_machines.rs`): what their clocks show (`peer_clocks.rs`), and whether

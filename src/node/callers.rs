@@ -8,8 +8,8 @@
 //! `on_behalf_of.rs` notes for a task which caller it works for. `guest.rs` has the connections of clients, and whose each one
 //! is. `silence.rs` and `strangers.rs` choose the streams and the connections that end when others need their places.
 //!
-//! Invariant: a principal, and the callers of one address, hold at most their [`Share`] of what there is, so that they cannot keep
-//! others out. Each is known for as long as it holds anything.
+//! Invariant: a principal, and the callers of one address, hold at most their [`Share`] of what there is, so that they cannot
+//! keep others out. Each is known for as long as it holds anything.
 
 mod guest;
 mod on_behalf_of;

@@ -3,12 +3,12 @@
 //! Uses the allocator and the modules below it. The interfaces (`server`) use it. Invariant: the allocator in use belongs
 //! to the term that Raft last said this node leads, or there is none.
 //!
-//! A request for numbers comes in through `Numbers::serve` (`numbers`), one for ids through `Ids::next` (`ids`), and every other
-//! one but an export through `call` or `ask` (`operations`). Each is answered here if this node leads, and otherwise goes the
-//! `way` to the leader.
+//! A request for numbers comes in through `Numbers::serve` (`numbers`), one for ids through `Ids::next` (`ids`), and every
+//! other one but an export through `call` or `ask` (`operations`). Each is answered here if this node leads, and otherwise goes
+//! the `way` to the leader.
 //!
-//! A folder uses those in the rows below it (`tests/architecture/rooms.rs`), and each service has its fields and its methods in its
-//! folder. From the top down:
+//! A folder uses those in the rows below it (`tests/architecture/rooms.rs`), and each service has its fields and its methods in
+//! its folder. From the top down:
 //!
 //! * `lifecycle`: the start and the stop of a node, and all that it is made of.
 //! * `ids`: ids with a shape, made by any node.

@@ -1,5 +1,6 @@
-//! Namespaces, as the leader makes, changes, deletes and tells them. `gaps.rs` tells what was handed out and skipped on each day,
-//! `listing.rs` which keys they have, and `export.rs` all ceilings at one moment. `set_fields.rs` tells the audit what a call sets.
+//! Namespaces, as the leader makes, changes, deletes and tells them. `gaps.rs` tells what was handed out and skipped on each
+//! day, `listing.rs` which keys they have, and `export.rs` all ceilings at one moment. `set_fields.rs` tells the audit what a
+//! call sets.
 
 pub(super) mod export;
 mod gaps;

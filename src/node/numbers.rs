@@ -97,8 +97,8 @@ impl Numbers {
         }
     }
 
-    /// Answers a request before `deadline`, from here or from the leader. The future has two kilobytes: a caller that awaits it, or one
-    /// that holds it, pins it first. Awaited by value, it would be moved twice.
+    /// Answers a request before `deadline`, from here or from the leader. The future has two kilobytes: a caller that awaits
+    /// it, or one that holds it, pins it first. Awaited by value, it would be moved twice.
     ///
     /// # Errors
     /// [`Unanswered`]: a refusal that says what was wrong, or, for a peer's request, that another node is to be asked.

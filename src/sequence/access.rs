@@ -1,8 +1,8 @@
 //! Principals, and the grants that say what each may do.
 //!
 //! A principal is a token, a client's certificate, or *anonymous*: callers that show neither. What is granted to anonymous is
-//! granted to everybody. There are no rules but grants: what is not granted is denied. They do not hold for callers that ask over
-//! the local socket of a node, who is called *local* where people read.
+//! granted to everybody. There are no rules but grants: what is not granted is denied. They do not hold for callers that ask
+//! over the local socket of a node, who is called *local* where people read.
 //!
 //! Invariant: a table to which nothing was written grants anonymous everything. What a cluster was founded for, or told since,
 //! is written.
@@ -463,8 +463,8 @@ impl Principals {
         self.is_open
     }
 
-    /// The quotas that hold for a caller on a namespace, each with whose it is. The caller shows this, and is at the address that
-    /// `network` names. Who has no principal of its own has those of anonymous.
+    /// The quotas that hold for a caller on a namespace, each with whose it is. The caller shows this, and is at the address
+    /// that `network` names. Who has no principal of its own has those of anonymous.
     pub fn quotas<'a>(
         &'a self, shown: &Credential, network: u64, namespace: &'a str,
     ) -> impl Iterator<Item = (&'a PrincipalKey, &'a Quota)> {
@@ -482,8 +482,8 @@ impl Principals {
         all.filter(move |(_, quota)| quota.namespaces.fits(namespace))
     }
 
-    /// The id of a caller that shows this, where callers share something: two tokens of one name are one principal. `None` if it
-    /// shows nothing, or a token that is worth nothing at `now_ms`: it is one of its address then.
+    /// The id of a caller that shows this, where callers share something: two tokens of one name are one principal. `None` if
+    /// it shows nothing, or a token that is worth nothing at `now_ms`: it is one of its address then.
     pub fn id_of(&self, shown: &Credential, now_ms: impl FnOnce() -> u64) -> Option<u64> {
         match shown {
             Credential::Nothing => None,
@@ -549,7 +549,8 @@ impl Principals {
         Verb::ALL.into_iter().all(has)
     }
 
-    /// Whether somebody may administer the cluster at `now_ms`: the owner of a token that has not ended, or callers that show none.
+    /// Whether somebody may administer the cluster at `now_ms`: the owner of a token that has not ended, or callers that show
+    /// none.
     pub fn has_administrator(&self, now_ms: u64) -> bool {
         self.iter().any(|(_, record)| {
             let ends_ms = record.token.as_ref().and_then(|token| token.expires_ms);
@@ -558,8 +559,8 @@ impl Principals {
         })
     }
 
-    /// Whether a caller that shows this, at the address that `network` names, may do what it wants at `now_ms`. Only what expires
-    /// asks for the time.
+    /// Whether a caller that shows this, at the address that `network` names, may do what it wants at `now_ms`. Only what
+    /// expires asks for the time.
     ///
     /// # Errors
     /// [`Denied`] if not.

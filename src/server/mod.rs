@@ -5,8 +5,8 @@
 //!
 //! 1. `connections/listeners.rs` binds the ports. `connections/acceptor.rs` accepts a connection, if there is room for it
 //!    (`connections/places.rs`), and `connections/opening.rs` begins it, with TLS (`tls.rs`) or without. `connections/owner.rs`
-//!    says who asks. `connections.rs` serves the calls of an HTTP connection; `connections/calls.rs` knows when it is idle. `connections/local_socket.rs` does all of
-//!    that for the local socket.
+//!    says who asks. `connections.rs` serves the calls of an HTTP connection; `connections/calls.rs` knows when it is idle.
+//!    `connections/local_socket.rs` does all of that for the local socket.
 //! 2. `metadata.rs` refuses what is meant for another cluster. `connections/unfinished.rs` limits the memory of a message
 //!    that arrives in parts, and `peer/body.rs` what strangers send to the peer port; both know when it is late
 //!    (`connections/arrival.rs`). The gRPC library decodes the whole message and calls a method of a service:
@@ -17,8 +17,8 @@
 //!    node have no service: `grpc/operations.rs` passes their messages on as they are.
 //! 4. The answer is a message. A failure becomes a gRPC status and is counted (`grpc/errors.rs`).
 //!
-//! `http.rs` is the same for JSON over HTTP, and `resp.rs` for Redis clients: both make the same messages. A folder uses those in
-//! the rows below it (`tests/architecture/rooms.rs`). From the top down:
+//! `http.rs` is the same for JSON over HTTP, and `resp.rs` for Redis clients: both make the same messages. A folder uses those
+//! in the rows below it (`tests/architecture/rooms.rs`). From the top down:
 //!
 //! * `http`: JSON over HTTP, the status page, and the forms of other id generators.
 //! * `peer`: the peer protocol, both ends of it.
@@ -202,8 +202,8 @@ impl Ports {
         self.serve_grpc(listener, opening, limits, |owner| owner).await;
     }
 
-    /// Serves the port for administrators: what the client port serves. Its limits are its own, so that clients that fill theirs
-    /// keep no administrator out.
+    /// Serves the port for administrators: what the client port serves. Its limits are its own, so that clients that fill
+    /// theirs keep no administrator out.
     async fn serve_administrators(self, listener: TcpListener, opening: Opening) {
         let limits = Limits {
             callers: Some((self.context.callers.clone(), Port::Administrators)),
@@ -212,7 +212,8 @@ impl Ports {
         self.serve_grpc(listener, opening, limits, Owner::at_admin_port).await;
     }
 
-    /// Serves the public API, health and reflection at a port whose callers are what `at_port` makes of the owner of a connection.
+    /// Serves the public API, health and reflection at a port whose callers are what `at_port` makes of the owner of a
+    /// connection.
     async fn serve_grpc(
         self, listener: TcpListener, opening: Opening, limits: Limits, at_port: fn(Owner) -> Owner,
     ) {
@@ -240,8 +241,8 @@ impl Ports {
         socket.serve(answer, idle, self.stop).await;
     }
 
-    /// The services of the client port, whose unfinished messages are metered. A stream may be silent for `idle`, if others need
-    /// its place. `None` if the node cannot go on.
+    /// The services of the client port, whose unfinished messages are metered. A stream may be silent for `idle`, if others
+    /// need its place. `None` if the node cannot go on.
     fn metered_routes(&self, idle: Duration) -> Option<impl Answering + use<>> {
         let told = |error| format!("cannot create the reflection service: {error}");
         let routes = self.client_routes().map_err(|error| self.context.fail(told(error))).ok()?;

@@ -1,4 +1,5 @@
-//! A port for administrators: what needs the verb `namespaces` or `admin` is served there, and no longer at the ports for clients.
+//! A port for administrators: what needs the verb `namespaces` or `admin` is served there, and no longer at the ports for
+//! clients.
 
 use std::process::Output;
 

@@ -1,5 +1,5 @@
-//! Every way to ask for what one may not have, at every interface. Each try is refused, is told the same whether the namespace is
-//! there or not, and takes no number.
+//! Every way to ask for what one may not have, at every interface. Each try is refused, is told the same whether the namespace
+//! is there or not, and takes no number.
 
 use std::net::SocketAddr;
 

@@ -192,8 +192,8 @@ impl Measured {
     }
 }
 
-/// Waits for the first answer, so that a slow machine has as many seconds before the event as a fast one. The report says if there
-/// was none.
+/// Waits for the first answer, so that a slow machine has as many seconds before the event as a fast one. The report says if
+/// there was none.
 async fn until_answered(workers: &Workers, seen: &mut Seen) {
     let given_up = Instant::now() + FIRST_ANSWER_MAX;
     while !workers.have_stopped() && Instant::now() < given_up {

@@ -257,8 +257,8 @@ impl PendingBump {
         is_first
     }
 
-    /// What the bump that is proposed now must cover: the refill, if one was asked for, and the calls that still wait. `None` if no
-    /// bump is pending.
+    /// What the bump that is proposed now must cover: the refill, if one was asked for, and the calls that still wait. `None`
+    /// if no bump is pending.
     pub fn propose(&mut self) -> Option<(Option<BumpSize>, &Waiters)> {
         let asked = self.0.as_mut()?;
         asked.waiters.retain(|waiter| !waiter.is_gone());

@@ -67,7 +67,8 @@ impl Group {
         is_majority.then_some(fitting)
     }
 
-    /// True if a majority without this node is heard, and tells of no slow disk: whatever another leader logs is committed soon.
+    /// True if a majority without this node is heard, and tells of no slow disk: whatever another leader logs is committed
+    /// soon.
     fn others_can_log(&self) -> bool {
         // Not known to be slow: a node that has nothing to write says nothing of its disk.
         let can_log = |id, takes: Option<Duration>| {

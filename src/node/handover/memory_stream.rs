@@ -62,8 +62,8 @@ pub enum SendFailed {
 pub enum Persistence {
     /// The successor cannot be reached, is too slow, or stops. Try again, rather with another voter.
     Transient,
-    /// The successor has no room, cannot read the memory or holds something else, or this node fails to send it. The successor can
-    /// lead all the same.
+    /// The successor has no room, cannot read the memory or holds something else, or this node fails to send it. The successor
+    /// can lead all the same.
     Final,
 }
 

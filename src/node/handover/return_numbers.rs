@@ -17,7 +17,8 @@ use crate::{
 /// How many sections one log entry trims at most.
 const ENTRY_SECTIONS_MAX: usize = 8_192;
 
-/// With more sections per millisecond it does not try: two cores trim 200, and a failed attempt costs some fifty bytes a section.
+/// With more sections per millisecond it does not try: two cores trim 200, and a failed attempt costs some fifty bytes a
+/// section.
 const SECTIONS_PER_MS_MAX: usize = 300;
 
 /// How many entries show how long the others will take.

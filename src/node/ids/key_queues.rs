@@ -31,8 +31,8 @@ use crate::{
 /// So many callers may come before those that have gone are looked for.
 const SWEEP_MIN: usize = 1_024;
 
-/// The key for whose numbers callers wait. The meaning of a number is the format's: a namespace that is created again has another
-/// line if its format is another one.
+/// The key for whose numbers callers wait. The meaning of a number is the format's: a namespace that is created again has
+/// another line if its format is another one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Line {
     /// The namespace's name.

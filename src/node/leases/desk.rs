@@ -1,5 +1,5 @@
-//! The desk, which leases of worker ids are asked of: one task proposes what callers ask. Asks that arrive while an entry is under
-//! way are collected into the next one.
+//! The desk, which leases of worker ids are asked of: one task proposes what callers ask. Asks that arrive while an entry is
+//! under way are collected into the next one.
 //!
 //! Invariant: an answer is what the caller's own entry did. Nothing is answered from the table, which is read only to
 //! choose a worker id that is free.

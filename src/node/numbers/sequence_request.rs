@@ -1,5 +1,5 @@
-//! Requests of sequences: a trait for them all, and its implementations for `Next`, `NextMany` and `Current`. `floors.rs` has the
-//! others. A request is a message of the public API, and so is its answer.
+//! Requests of sequences: a trait for them all, and its implementations for `Next`, `NextMany` and `Current`. `floors.rs` has
+//! the others. A request is a message of the public API, and so is its answer.
 
 use std::sync::Arc;
 
@@ -106,8 +106,8 @@ pub trait SequenceRequest: Operation + Guarded {
     /// term's memory.
     fn bytes(&self) -> usize;
 
-    /// Answers it from a term's memory, within the limits of this node, which leads. `id` is what its caller calls it. What many
-    /// keys hold that have to wait is reserved.
+    /// Answers it from a term's memory, within the limits of this node, which leads. `id` is what its caller calls it. What
+    /// many keys hold that have to wait is reserved.
     ///
     /// # Errors
     /// Those of an [`Attempt`].

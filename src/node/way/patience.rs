@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use crate::node::Config;
 
-/// 1/`SENDING_PART` of the caller's timeout, and at most [`SENDING_MAX`], is left for sending the answer: it must be sent before
-/// the caller stops waiting.
+/// 1/`SENDING_PART` of the caller's timeout, and at most [`SENDING_MAX`], is left for sending the answer: it must be sent
+/// before the caller stops waiting.
 const SENDING_PART: u32 = 10;
 const SENDING_MAX: Duration = Duration::from_millis(100);
 
@@ -31,8 +31,8 @@ pub(super) const RETRY: Duration = Duration::from_millis(20);
 /// How long to wait still for the answer of a deposed leader: its numbers passed the fence before.
 pub(super) const LAST_WORDS: Duration = Duration::from_millis(100);
 
-/// How long this node may work on a request whose caller waits for `timeout`. Without one it is `request_timeout_ms`. It is never
-/// more than `request_timeout_max_ms`.
+/// How long this node may work on a request whose caller waits for `timeout`. Without one it is `request_timeout_ms`. It is
+/// never more than `request_timeout_max_ms`.
 pub fn time_to_answer(timeout: Option<Duration>, config: &Config) -> Duration {
     let default = Duration::from_millis(config.request_timeout_ms);
     let longest = Duration::from_millis(config.request_timeout_max_ms);

@@ -58,14 +58,14 @@ impl Way {
         Box::pin(self.to_leader(here, request, (origin, may_be_done), deadline)).await
     }
 
-    /// As [`Way::answer`], of a request for which all is reserved. `may_be_done` says that an attempt before may have carried it
-    /// out.
+    /// As [`Way::answer`], of a request for which all is reserved. `may_be_done` says that an attempt before may have carried
+    /// it out.
     ///
     /// # Errors
     /// [`Unanswered::Elsewhere`] for a peer's request if another node leads, and [`Unanswered::Mistaken`] if the peer takes the
-    /// namespace for another one. [`Unanswered::Refused`] with the leader's refusal, if it refuses the request; UNAVAILABLE if no
-    /// leader answers in time, or this node stops and knows of none; UNKNOWN if one that was asked may have carried the request
-    /// out.
+    /// namespace for another one. [`Unanswered::Refused`] with the leader's refusal, if it refuses the request; UNAVAILABLE if
+    /// no leader answers in time, or this node stops and knows of none; UNKNOWN if one that was asked may have carried the
+    /// request out.
     #[tracing::instrument(level = "debug", skip_all, fields(node = self.config.node_id))]
     pub(in crate::node) async fn to_leader<R: ForLeader>(
         &self, here: &R::Here, request: &R, (origin, mut may_be_done): (Origin, bool),

@@ -62,8 +62,8 @@ impl LocalSocket {
         &self.path
     }
 
-    /// Serves its connections with `service` until `stop`. Then it accepts no more, removes the file, and returns once the calls
-    /// in progress are answered. A connection may be idle for `idle`.
+    /// Serves its connections with `service` until `stop`. Then it accepts no more, removes the file, and returns once the
+    /// calls in progress are answered. A connection may be idle for `idle`.
     pub async fn serve(self, service: impl Answering, idle: Duration, stop: CancellationToken) {
         let LocalSocket { path, listener } = self;
         let (serving, warning) = (TaskTracker::new(), RareWarning::default());

@@ -96,8 +96,8 @@ impl SharedKeys {
         }
     }
 
-    /// The last number used of each section that got a chunk, and whether the section was used up. Leaves out namespaces without
-    /// a known progression.
+    /// The last number used of each section that got a chunk, and whether the section was used up. Leaves out namespaces
+    /// without a known progression.
     pub fn used(
         self, progression_of: impl Fn(NamespaceId) -> Option<Progression>,
     ) -> impl Iterator<Item = (bool, Trim)> {

@@ -1,5 +1,5 @@
-//! Who may see the status page: callers that may see the status, by what the request itself shows, or by a session, which begins
-//! with a token in a form.
+//! Who may see the status page: callers that may see the status, by what the request itself shows, or by a session, which
+//! begins with a token in a form.
 //!
 //! `../../foreign_page.rs` refuses before what another site's page sends: nobody is logged in, or out, by one.
 //!
