@@ -2,7 +2,7 @@
 //! to this node.
 //!
 //! `own.rs` says which term this node leads, and whether its allocator is open. `leadership.rs` gets each term its chunks and
-//! opens its allocator, and `recent_records.rs` keeps the records at hand that it will need. `successor.rs` takes in a memory
+//! opens its allocator, and `recent_records.rs` keeps the records at hand that it will need. `take_memory.rs` takes in a memory
 //! that a leader sends, and `held_memory.rs` keeps it until a term begins. `leader_change.rs` shows how long a leader change
 //! took, until its first answer (`awaited_answer.rs`).
 //!
@@ -14,7 +14,7 @@ mod leader_change;
 mod leadership;
 mod own;
 pub(super) mod recent_records;
-mod successor;
+mod take_memory;
 
 use std::sync::Arc;
 

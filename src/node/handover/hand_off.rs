@@ -13,8 +13,8 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout};
 
 use super::{
-    current::Handovers,
     memory_stream::{MemoryStream, Persistence, SendFailed},
+    service::Handovers,
 };
 use crate::{
     allocator::Term,
@@ -35,8 +35,9 @@ const HAND_OFF_TIMEOUTS: u32 = 10;
 pub(super) enum MemoryFate {
     /// It was handed off to the successor.
     HandedOff,
-    /// It is lost, or nobody knows whether it was handed off to the successor. The term has no further entry.
-    Lost,
+    /// Nobody knows whether it was handed off to the successor, or the term did not close in time. The term has no further
+    /// entry.
+    Unknown,
     /// It did not arrive whole. The term serves as before, or is closed, and its memory was not handed off to anybody.
     NotSent(Persistence),
 }
@@ -62,7 +63,7 @@ impl Handovers {
         self.show_phase(Phase::send, began);
         let (closing, sent) = (Instant::now(), stream.changes());
         if !is_planted(Bug::HandOffBeforeEmpty) && !self.close_in_time(term).await {
-            return MemoryFate::Lost;
+            return MemoryFate::Unknown;
         }
         self.show_phase(Phase::close, closing);
         let closed = Instant::now();
@@ -123,7 +124,7 @@ impl Handovers {
             // Whether it was logged is not known, so nothing else may be. Numbers are skipped, as after a crash; none
             // is repeated.
             tracing::warn!(why, "the memory may not have been handed off to the successor");
-            return MemoryFate::Lost;
+            return MemoryFate::Unknown;
         }
         self.show_phase(Phase::hand_off, began);
         MemoryFate::HandedOff

@@ -43,9 +43,9 @@ pub enum SendFailed {
     /// It cannot be read any more.
     #[error(transparent)]
     Memory(#[from] NotSent),
-    /// The receiver refused it, or cannot be reached.
+    /// The receiver refused it or cannot be reached, or this node refuses to go on.
     #[error("{}", .0.message())]
-    Receiver(#[from] Refusal),
+    Refused(#[from] Refusal),
     /// The receiver takes no more, or too slowly.
     #[error("it was not sent within {0:?}")]
     TooSlow(Duration),
@@ -71,7 +71,7 @@ impl SendFailed {
     /// Whether another attempt may succeed.
     pub fn persistence(&self) -> Persistence {
         match self {
-            SendFailed::Receiver(refusal) => match refusal.code() {
+            SendFailed::Refused(refusal) => match refusal.code() {
                 Code::Unavailable | Code::Cancelled | Code::Unknown | Code::Aborted => {
                     Persistence::Transient
                 }

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::current::Handovers;
+use super::service::Handovers;
 use crate::{
     allocator::Term,
     metrics::SkipCause,

@@ -11,7 +11,7 @@ use crate::{
         callers::Caller,
         common::Common,
         grants::Grants,
-        handover::current::Handovers,
+        handover::service::Handovers,
         ids::Ids,
         known_namespaces::KnownNamespaces,
         leases::{LeaderIds, ids_time::IdsTime},
