@@ -6,6 +6,8 @@
 //! A request that this node answers at once costs nothing but its numbers. One that has to wait is counted
 //! in [`super::RequestMemory`] from then on.
 //!
+//! A leader that has another namespace under the name than the follower does nothing, and answers `Mistaken` (`way/search.rs`).
+//!
 //! Invariant: the term is loaded before the namespaces. So no term that began after a namespace was deleted is asked
 //! for its id.
 

@@ -18,18 +18,23 @@
 //! 4. The answer is a message. A failure becomes a gRPC status and is counted (`grpc/errors.rs`).
 //!
 //! `http.rs` is the same for JSON over HTTP, and `resp.rs` for Redis clients: both make the same messages. A folder uses those
-//! in the rows below it (`tests/architecture/rooms.rs`). From the top down:
+//! in the rows below it (`tests/architecture/rooms.rs`). From the top down, a blank line between two rows:
 //!
 //! * `http`: JSON over HTTP, the status page, and the forms of other id generators.
 //! * `peer`: the peer protocol, both ends of it.
+//!
 //! * `grpc`: the services for callers.
-//! * `resp`: commands of Redis clients.
+//!
 //! * `metadata`: the headers of a call: cluster, deadline, compression.
+//! * `resp`: commands of Redis clients.
+//!
 //! * `connections`: ports, connections, and the bounds on both.
 //! * `metrics`: the port for Prometheus and probes.
 //! * `otlp`: sends spans to a collector.
+//!
 //! * `foreign_page`: refuses requests that a page of another site sends.
 //! * `tls`: the certificates of this node, and those that it accepts.
+//!
 //! * `rare_warning`: warnings that are given now and then only.
 //! * `trace_headers`: the trace that the headers of a call name.
 //! * `written`: integers and keys that callers write as text.

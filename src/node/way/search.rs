@@ -1,6 +1,10 @@
 //! The loop that has a request answered: here if this node leads, and otherwise by the leader, as often as need be, until its
 //! deadline.
 //!
+//! A follower tells the leader which namespace it takes the request's name for: by that one it judges whether the request may
+//! be repeated. If the leader has another one under the name, it does nothing and answers [`Unanswered::Mistaken`]. Then it is
+//! asked again, and need not compare.
+//!
 //! Invariant: a request that came from a peer is never forwarded again.
 
 use std::{pin::pin, task::Poll};
