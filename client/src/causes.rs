@@ -173,7 +173,7 @@ mod tests {
 
     /// A call that is refused is repeated until this is over.
     const HANDSHAKES: Duration = Duration::from_secs(4);
-    /// So many calls may end in the middle of a handshake, on a slow machine.
+    /// How many calls may end in the middle of a handshake, on a slow machine.
     const UNLUCKY_MAX: usize = 60;
 
     /// What a client is told by a unary call, by one that changes something, and by one on a stream.

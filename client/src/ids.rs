@@ -21,7 +21,7 @@ use crate::{
     key::Key,
 };
 
-/// Room for so many ids is made at once.
+/// For how many ids room is made at once.
 const RESERVED_MAX: usize = 1 << 16;
 /// How long to wait for a server while ids are made: a lease ends within ten seconds unless another one renews it.
 const PATIENCE: Duration = Duration::from_secs(3);

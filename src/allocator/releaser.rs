@@ -199,7 +199,7 @@ impl Releaser {
     }
 }
 
-/// So many sixteenths of the bound.
+/// `parts` sixteenths of the bound.
 fn sixteenths(max: usize, parts: usize) -> usize {
     max - max / 16 * (16 - parts)
 }

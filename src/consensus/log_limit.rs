@@ -234,7 +234,7 @@ mod tests {
 
     const MB: u64 = 1 << 20;
 
-    /// The budget of a node that keeps so much of the logs of so many groups.
+    /// The budget of a node that keeps this much of the logs of this many groups.
     fn budget(log_keep_mb: u64, groups: u64) -> NodeBudget {
         let whole = *NodeBudget::of_a_test().whole();
         let whole = Budget { log_keep_bytes: log_keep_mb * MB, ..whole };

@@ -22,9 +22,9 @@
 //! ```
 //!
 //! - *left*: numbers of the epoch that goes on. Only its leader knows how many of them were handed out since.
-//! - *skipped*: at most so many numbers at or below the floor were handed out to nobody, because an epoch ended without
+//! - *skipped*: how many numbers at or below the floor at most were handed out to nobody, because an epoch ended without
 //!   a trim. What such an epoch used of its last chunk, no entry tells.
-//! - *handed out*: at least so many numbers were taken from memory. Those that were lost on the way to a caller are among
+//! - *handed out*: how many numbers at least were taken from memory. Those that were lost on the way to a caller are among
 //!   them: the leader counts these.
 //!
 //! The sum holds by arithmetic, whatever `max` is and was. If keys share the section, it holds for the one that took the
@@ -70,11 +70,11 @@ pub struct SectionRecord {
 /// The accounts of the numbers of a section with one key, up to its ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SectionAccounts {
-    /// At least so many were handed out.
+    /// How many were handed out, at least.
     pub handed_out: u64,
-    /// At most so many were skipped.
+    /// How many were skipped, at most.
     pub skipped: u64,
-    /// So many belong to the epoch that goes on.
+    /// How many belong to the epoch that goes on.
     pub left: u64,
 }
 

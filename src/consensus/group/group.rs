@@ -151,7 +151,7 @@ impl Group {
         self.leader_heard().map(|at| now.since(at))
     }
 
-    /// A leader knows of so many changes of who may do what.
+    /// Hears that a leader knows of `version` changes of who may do what.
     pub(in crate::consensus) fn hear_of_principals(&self, version: u64) {
         let own = self.view.principals().version();
         let told = self.principals_told.load(Relaxed);
