@@ -36,7 +36,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Has bytes and numbers written and read as src/json.rs says, and values of enumerations written as unspecified that a later release has.
+/// Has bytes and numbers written and read as src/json.rs says, and values of enumerations written as unspecified that a later
+/// release has.
 ///
 /// # Errors
 /// If the code that pbjson makes is another than this was written for.

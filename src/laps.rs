@@ -144,8 +144,8 @@ pub fn lap_of_entry(entry: impl FnOnce() -> Option<EntryTimes>) {
     });
 }
 
-/// The parts of a wait that ended with an entry: outside of it, in it, and in it while this node's disk wrote. An entry that had
-/// ended before is not what was waited for.
+/// The parts of a wait that ended with an entry: outside of it, in it, and in it while this node's disk wrote. An entry that
+/// had ended before is not what was waited for.
 fn parts_of(since: Instant, now: Instant, entry: &EntryTimes) -> [Duration; 3] {
     let inside = entry.ended.min(now).saturating_duration_since(entry.began.max(since));
     let wrote = entry.wrote.min(inside);

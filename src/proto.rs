@@ -1,5 +1,5 @@
-//! The code generated from `proto`: the services of the public API, whose messages the client's package has, and the
-//! peer protocol. `description.rs` has the API as its descriptors have it, `operations.rs` which methods the leader or the asked
+//! The code generated from `proto`: the services of the public API, whose messages the client's package has, and the peer
+//! protocol. `description.rs` has the API as its descriptors have it, `operations.rs` which methods the leader or the asked
 //! node carries out, and `reasons.rs` why calls fail.
 
 #![allow(missing_docs)]

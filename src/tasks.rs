@@ -91,7 +91,7 @@ impl Tasks {
 
     /// Stops the node. The first fault is the one that is reported.
     pub fn fail(&self, fault: Fault) {
-        // First: logging may wait for whoever reads the log.
+        // First: logging may wait for the reader of the log.
         self.failed.send_if_modified(|failed| {
             let first = failed.is_none();
             failed.get_or_insert_with(|| fault.clone());

@@ -1,4 +1,4 @@
-//! Who may do what: tokens, certificates, and whoever shows neither.
+//! Who may do what: tokens, certificates, and callers that show neither.
 
 mod admin_port;
 mod attacks;

@@ -127,7 +127,8 @@ async fn a_call_to_a_server_that_knows_no_leader_is_unavailable_at_the_deadline(
     cluster.crash(leader).await;
     let client = builder([cluster.address(alive)]).timeout(Duration::from_millis(500));
     let client = client.build().unwrap();
-    // On a busy machine the client may give up before the server says it. What was sent to the leader when it ended may be done.
+    // On a busy machine the client may give up before the server says it. What was sent to the leader when it ended may be
+    // done.
     eventually("what the server says", async || {
         let error = client.next("book", 1).await.expect_err("nobody leads");
         let says = error.to_string().contains("leader");

@@ -135,7 +135,7 @@ async fn a_node_that_is_cut_off_makes_ids_up_to_its_ceiling_and_none_beyond() {
     let format = Format::parse("snowflake").expect("a format");
     let last_ms = format.decode_number(last.into()).expect("an id").parts().time_ms;
     assert!(last_ms <= ceiling_ms, "{last_ms} above {ceiling_ms}");
-    // Whoever comes next with that worker id is above.
+    // The next holder of that worker id is above.
     cluster.mend();
     let next = in_time("a further id", async {
         loop {

@@ -132,7 +132,7 @@ async fn a_second_that_is_used_up_is_waited_out_and_its_counter_never_laps() {
         all.iter().map(|id| slow.decode(id).expect("an id").parts().time_ms).collect();
     assert!(times.len() >= 3, "25 ids in {} seconds", times.len());
 
-    // Whoever cannot wait so long is told when to come again.
+    // A caller that cannot wait so long is told when to come again.
     let impatient = Client::builder()
         .servers([cluster.address(1).to_string()])
         .timeout(Duration::from_millis(200))

@@ -1,6 +1,6 @@
-//! The manifests for Kubernetes in dist/kubernetes and the chart in dist/helm, rendered by kustomize and helm themselves: what is
-//! rendered is valid and fits the node, the chart and the manifests say the same, nodes run with what is in them, and nothing
-//! founds a cluster by itself.
+//! The manifests for Kubernetes in dist/kubernetes and the chart in dist/helm, rendered by kustomize and helm themselves: what
+//! is rendered is valid and fits the node, the chart and the manifests say the same, nodes run with what is in them, and
+//! nothing founds a cluster by itself.
 
 mod monitor;
 mod page;

@@ -531,7 +531,7 @@ async fn nothing_more_is_taken_under_request_ids_once_as_much_is_remembered_as_m
     assert_eq!(without.first, asked as u64 + 1);
 }
 
-/// Its first part was taken: whoever had to ask again would have that written once more.
+/// Its first part was taken: a caller that had to ask again would have that written once more.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_waits_for_room_for_the_request_id_of_its_second_part() {
     // Two parts. One message of them fits the memory, and two do not.

@@ -339,8 +339,8 @@ async fn a_node_that_was_removed_comes_back_with_empty_data_alone() {
     cluster.client(removed).next_at_last(7).await;
 }
 
-/// The voters refuse who comes as a removed node. One that did not hear that its id was given to a new one would refuse that, too,
-/// and might be needed to elect it.
+/// The voters refuse who comes as a removed node. One that did not hear that its id was given to a new one would refuse that,
+/// too, and might be needed to elect it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_with_the_id_of_a_removed_one_votes_and_leads_once_all_voters_know_of_it() {
     let mut cluster = Cluster::start(4, |_| {}).await;

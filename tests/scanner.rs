@@ -1,5 +1,6 @@
-//! Every port, and the local socket, under a scanner: thousands of connections that send what is known to be bad, or what was drawn
-//! at random, without TLS and over it. Nothing is held and nothing is told of what the cluster has, nobody panics, and numbers flow.
+//! Every port, and the local socket, under a scanner: thousands of connections that send what is known to be bad, or what was
+//! drawn at random, without TLS and over it. Nothing is held and nothing is told of what the cluster has, nobody panics, and
+//! numbers flow.
 
 use std::{
     fs,
@@ -48,7 +49,8 @@ const OPENINGS: usize = 10_000;
 const AT_ONCE: usize = 48;
 /// How many connections the local socket takes at a time. A further one is closed.
 const LOCAL_CONNECTIONS_MAX: usize = 16;
-/// How many of a scanner's it has at a time: a place is free a little after its connection has ended, and most are to be served.
+/// How many of a scanner's it has at a time: a place is free a little after its connection has ended, and most are to be
+/// served.
 const LOCAL_AT_ONCE: usize = LOCAL_CONNECTIONS_MAX / 2;
 /// One of so many speaks TLS first.
 const WITH_TLS: u32 = 16;
@@ -120,8 +122,8 @@ fn opening(random: &mut StdRng) -> Vec<u8> {
     bytes
 }
 
-/// Sends `bytes`, and says that nothing follows. Adds what is answered to `told`: all of it, or nothing if the caller `hangs_up`
-/// without reading.
+/// Sends `bytes`, and says that nothing follows. Adds what is answered to `told`: all of it, or nothing if the caller
+/// `hangs_up` without reading.
 async fn exchange(
     mut stream: impl AsyncRead + AsyncWrite + Unpin, bytes: &[u8], hangs_up: bool,
     told: &mut Vec<u8>,
@@ -223,8 +225,8 @@ impl Caller {
 const SERVING: [&str; 7] =
     ["/h2-", "/hyper-", "/hyper-util-", "/rustls-", "/tokio-rustls-", "/tonic-", "/axum-"];
 
-/// The panics of this process in our own code, and in the libraries that serve connections. Tests plant theirs in their own files. A
-/// connection has a task of its own: that one panics shows nowhere else.
+/// The panics of this process in our own code, and in the libraries that serve connections. Tests plant theirs in their own
+/// files. A connection has a task of its own: that one panics shows nowhere else.
 static PANICS: LazyLock<Arc<Mutex<Vec<String>>>> = LazyLock::new(|| {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let (before, noted) = (panic::take_hook(), seen.clone());
@@ -265,7 +267,7 @@ async fn until_all_places_are_free(socket: &Path) {
         let mut served = Vec::new();
         for _ in 0..LOCAL_CONNECTIONS_MAX {
             let mut stream = UnixStream::connect(socket).await.ok()?;
-            // Whoever has a place is told the settings of HTTP/2 at once.
+            // A caller that has a place is told the settings of HTTP/2 at once.
             let read = in_time("settings, or the end", stream.read(&mut [0])).await;
             read.ok().filter(|bytes| *bytes > 0)?;
             served.push(stream);
@@ -299,9 +301,9 @@ struct Secrets {
 }
 
 impl Secrets {
-    /// Those of a cluster whose node `asked` is scanned. Its own id and its cluster's name are no secrets: its certificate, which it
-    /// shows to whoever connects, names both. Every answer over HTTP names the cluster by its id, so that no caller takes it for
-    /// another one.
+    /// Those of a cluster whose node `asked` is scanned. Its own id and its cluster's name are no secrets: its certificate,
+    /// which it shows to whoever connects, names both. Every answer over HTTP names the cluster by its id, so that no caller
+    /// takes it for another one.
     fn of(closed: &Closed, certificates: &Certificates, asked: u64) -> Secrets {
         let mut everywhere = vec![
             HIDDEN_KEY.to_owned(),
@@ -429,8 +431,8 @@ impl Scanned {
         answered
     }
 
-    /// Waits until a node holds nothing of the scans: no connection, whatever it was doing (a handshake is part of one), no call, and
-    /// no memory. One connection of a caller may be open at the port for gRPC.
+    /// Waits until a node holds nothing of the scans: no connection, whatever it was doing (a handshake is part of one), no
+    /// call, and no memory. One connection of a caller may be open at the port for gRPC.
     async fn until_nothing_is_held(&self, context: &NodeContext) {
         let held = |kind| context.callers.held(kind);
         until("no client holds a connection", || held(CountedKind::Connection) <= 1).await;

@@ -165,7 +165,7 @@ async fn over_grpc(at: Channel, good: &str, wrong: &str, seen: &mut Seen) {
     }
 }
 
-/// Asks a node over its local socket, where whoever may open it is let in.
+/// Asks a node over its local socket, where a user who may open it is let in.
 async fn over_socket(socket: &str, tokens: &[&str], seen: &mut Seen) {
     for token in tokens {
         let at = Endpoint::from_shared(socket.to_owned()).expect("an address").connect_lazy();

@@ -231,7 +231,7 @@ fn client_flags(certificates: &Certificates, mode: &str) -> Vec<String> {
 async fn told(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin, asked: &str) -> Vec<u8> {
     let mut read = Vec::new();
     let exchange = async {
-        // Whoever closes a connection may reset it.
+        // The end that closes a connection may reset it.
         let _ = stream.write_all(asked.as_bytes()).await;
         let _ = stream.read_to_end(&mut read).await;
     };

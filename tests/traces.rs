@@ -1,4 +1,5 @@
-//! Traces, as a collector receives them: a call is one trace at all nodes that had it, and a collector that is away holds nobody.
+//! Traces, as a collector receives them: a call is one trace at all nodes that had it, and a collector that is away holds
+//! nobody.
 
 use std::{
     collections::BTreeMap,

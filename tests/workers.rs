@@ -211,7 +211,7 @@ async fn a_holder_that_comes_back_gets_its_worker_id_and_ids_of_a_namespace_crea
     create_orders(&client, "snowflake").await;
     let first = client.lease_worker("orders", "b").await.expect("a lease");
     assert_eq!(first.from_ms, 0);
-    // Whoever holds a lease that was forgotten cannot renew this one.
+    // The holder of a lease that was forgotten cannot renew this one.
     assert!(first.token > later.token);
 }
 

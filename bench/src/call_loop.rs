@@ -19,7 +19,7 @@ use crate::{
     recorder::Recorder,
 };
 
-/// How long the last answers of an open loop are waited for.
+/// How long to wait for the last answers of an open loop.
 const LAST_ANSWERS_MAX: Duration = Duration::from_secs(10);
 
 /// Asks for one number, and records the outcome. False if the request failed.

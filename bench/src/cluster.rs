@@ -114,7 +114,7 @@ pub async fn start(
     let addresses: Vec<String> = servers.iter().map(|server| server.address.clone()).collect();
     if let Some(secrets) = &options.secrets {
         let founded = found_secure(directory, &addresses, secrets, options).await;
-        // A node that has ended says why, and whoever asks it does not.
+        // A node that has ended says why, and its caller does not.
         let (leader, token) = founded.map_err(|error| has_ended(&mut servers).unwrap_or(error))?;
         let (target, tls) = (Target::new(name, servers, leader), Some(secrets.of_callers()));
         return Ok(Target { tls, token: Some(token), ..target });

@@ -1,9 +1,10 @@
 //! The echo: a server whose handlers do nothing, to compare with. It speaks gRPC by plain tonic, and HTTP by plain axum.
 //!
 //! With a certificate it is the echo of a secure node. Connections are over TLS, by the same libraries (rustls with ring, under
-//! tokio), with the same protocols of ALPN, and with tickets; the handshake of each is a task of its own. Of each gRPC call, each
-//! stream and each HTTP request it reads the header `authorization`, and makes the SHA-256 of the token in it, once, as a node
-//! does. It compares the hash with nothing: to find out whose the token is, and what may be done with it, is the node's own cost.
+//! tokio), with the same protocols of ALPN, and with tickets; the handshake of each is a task of its own. Of each gRPC call,
+//! each stream and each HTTP request it reads the header `authorization`, and makes the SHA-256 of the token in it, once, as a
+//! node does. It compares the hash with nothing: to find out whose the token is, and what may be done with it, is the node's
+//! own cost.
 
 use std::{
     hint::black_box,

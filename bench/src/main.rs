@@ -73,7 +73,8 @@ enum Command {
     /// Measure how fast ids of a format are made, by the Rust client and over a node's stream beside the echo, and what
     /// their times cost
     Ids(Box<IdsOptions>),
-    /// Open connections over TLS to a node and to the echo, and measure how many handshakes a second they make, full and resumed
+    /// Open connections over TLS to a node and to the echo, and measure how many handshakes a second they make, full and
+    /// resumed
     Handshakes(HandshakesOptions),
     /// Serve as the echo, a server with empty handlers for gRPC and HTTP, and print both addresses
     #[command(hide = true)]

@@ -76,8 +76,8 @@ calls! {
     status() -> StatusResponse: v1::StatusRequest {} => status, changes: false;
     /// Founds a cluster of the asked node and the others in its setting `peers`. Asked again, it changes nothing.
     found() -> FoundResponse: v1::FoundRequest::default() => found, changes: true;
-    /// Founds a cluster as [`Client::found`] does, in which nobody may do anything without a token. One with this SHA-256 may do
-    /// everything; there is no other one yet.
+    /// Founds a cluster as [`Client::found`] does, in which nobody may do anything without a token. One with this SHA-256 may
+    /// do everything; there is no other one yet.
     found_with_token(admin_token_sha256: Bytes) -> FoundResponse:
         v1::FoundRequest { admin_token_sha256 } => found, changes: true;
     /// Adds a node as a learner.
@@ -120,8 +120,8 @@ calls! {
     /// Removes a token. `None` as the id is enough if one token alone has the name.
     revoke_token(name: String, id: Option<String>) -> RevokeTokenResponse:
         v1::RevokeTokenRequest { name, id } => revoke_token, changes: true;
-    /// Says what is granted to `anonymous`, to an address range of it, or to a certificate, in the place of what was granted to it
-    /// before.
+    /// Says what is granted to `anonymous`, to an address range of it, or to a certificate, in the place of what was granted to
+    /// it before.
     set_grants(request: v1::SetGrantsRequest) -> Principal: request => set_grants, changes: true;
     /// Says how much a principal may use, in the place of what it was told before.
     set_quotas(request: v1::SetQuotasRequest) -> SetQuotasResponse: request => set_quotas, changes: true;

@@ -140,7 +140,7 @@ impl Batch {
         self.requests.iter().any(|request| request.request_id.is_some())
     }
 
-    /// What becomes of the batch once its answer is lost, or was waited for long enough.
+    /// What becomes of the batch once its answer is lost, or did not come in time.
     pub fn lose(mut self) -> Leftover {
         if let Some(named) = &mut self.named {
             named.may_be_done = true;

@@ -64,8 +64,8 @@ impl Builder {
     /// is 127.0.0.1:7600.
     ///
     /// On the machine of a node, who may open its data directory can give its local socket: "unix:" and the path of the file
-    /// `admin.sock` there. Calls over it may do everything, without a token. A client all of whose servers are such sockets stays
-    /// with them, whatever [`Builder::follow_leader`] says.
+    /// `admin.sock` there. Calls over it may do everything, without a token. A client all of whose servers are such sockets
+    /// stays with them, whatever [`Builder::follow_leader`] says.
     pub fn servers(mut self, servers: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.servers = servers.into_iter().map(Into::into).collect();
         self
@@ -95,15 +95,16 @@ impl Builder {
         self
     }
 
-    /// Makes every connection one over TLS. Each server's certificate must be valid for the host in its address: a name, or an IP
-    /// address. This holds also for the addresses that the client learns. Without this, no connection is one over TLS. One to a
-    /// local socket never is.
+    /// Makes every connection one over TLS. Each server's certificate must be valid for the host in its address: a name, or an
+    /// IP address. This holds also for the addresses that the client learns. Without this, no connection is one over TLS. One
+    /// to a local socket never is.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
         self
     }
 
-    /// Shows this token with every call: it says who asks, and so what may be asked. It has 1 to 256 characters of visible ASCII.
+    /// Shows this token with every call: it says who asks, and so what may be asked. It has 1 to 256 characters of visible
+    /// ASCII.
     ///
     /// Over connections that are not TLS the network can read it: give [`Builder::tls`] as well.
     pub fn token(mut self, token: impl Into<String>) -> Self {
@@ -112,8 +113,8 @@ impl Builder {
     }
 
     /// Has this function say which span a call is a part of. It is asked in the task of each call, before anything is sent, and
-    /// answers what the header `traceparent` of W3C Trace Context has; or `None`, if the call is a part of none. What no header can
-    /// hold counts as `None`.
+    /// answers what the header `traceparent` of W3C Trace Context has; or `None`, if the call is a part of none. What no header
+    /// can hold counts as `None`.
     ///
     /// Numbers that are taken within a span travel in a message of their own, which is a part of that span, and are not merged
     /// with those of other tasks. So answer `None` where a span is not recorded. What the client does for itself, as to fetch a
@@ -129,8 +130,8 @@ impl Builder {
     /// runtime: outside of one, requests panic.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if no server is given, if a server is not of the form "host:port" or "unix:/path", if the timeout is 0
-    /// or more than a day, if the id of the cluster is no UUID, if a certificate or a key cannot be used, or if the token is
+    /// [`Error::Invalid`] if no server is given, if a server is not of the form "host:port" or "unix:/path", if the timeout is
+    /// 0 or more than a day, if the id of the cluster is no UUID, if a certificate or a key cannot be used, or if the token is
     /// malformed.
     pub fn build(self) -> Result<Client, Error> {
         if self.timeout.is_zero() || self.timeout > TIMEOUT_MAX {

@@ -173,7 +173,7 @@ mod tests {
 
     /// A call that is refused is repeated until this is over.
     const HANDSHAKES: Duration = Duration::from_secs(4);
-    /// So many calls may end in the middle of a handshake, on a slow machine.
+    /// How many calls may end in the middle of a handshake, on a slow machine.
     const UNLUCKY_MAX: usize = 60;
 
     /// What a client is told by a unary call, by one that changes something, and by one on a stream.
@@ -203,8 +203,8 @@ mod tests {
         }
     }
 
-    /// Asks until no call ends in the middle of a handshake. One that does is told no cause, or that it may be carried out: with
-    /// TLS 1.3 a client has sent its request before the server says what it thinks of the client's certificate.
+    /// Asks until no call ends in the middle of a handshake. One that does is told no cause, or that it may be carried out:
+    /// with TLS 1.3 a client has sent its request before the server says what it thinks of the client's certificate.
     async fn assert_told(address: &str, tls: &Tls, causes: &[&str]) {
         let mut unlucky = Vec::new();
         while unlucky.len() < UNLUCKY_MAX {

@@ -182,7 +182,7 @@ codes! {
     NotFound "NOT_FOUND" false NotFound;
     /// The server does not know who asks: no token is shown where one is needed, or one that is unknown, revoked or expired.
     Unauthenticated "UNAUTHENTICATED" false Unauthenticated;
-    /// Too little is granted to whoever asks.
+    /// Too little is granted to the caller.
     PermissionDenied "PERMISSION_DENIED" false PermissionDenied;
     /// The thing to be created exists already.
     AlreadyExists "ALREADY_EXISTS" false AlreadyExists;

@@ -37,9 +37,9 @@ pub struct Export {
 }
 
 impl Client {
-    /// Exports a namespace, as of the moment of the call: every key of which numbers were handed out, and a number at or
-    /// above all of them; where ids share sections, every such section. The leader answers: servers that do not lead are
-    /// asked who does. A client that does not follow the leader asks the servers alone that it was given: one of them must lead.
+    /// Exports a namespace, as of the moment of the call: every key of which numbers were handed out, and a number at or above
+    /// all of them; where ids share sections, every such section. The leader answers: servers that do not lead are asked who
+    /// does. A client that does not follow the leader asks the servers alone that it was given: one of them must lead.
     ///
     /// # Errors
     /// [`Error::Server`] if the cluster refuses it, or no server that is known leads.

@@ -46,8 +46,8 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::raise`]; [`Error::Invalid`] if there are keys of both kinds. If the request is refused because a key or a
-    /// floor is wrong, nothing was raised, and the text names its place from 0. If it is refused for want of room for a new key,
-    /// the text says how many of the first floors may be raised.
+    /// floor is wrong, nothing was raised, and the text names its place from 0. If it is refused for want of room for a new
+    /// key, the text says how many of the first floors may be raised.
     pub async fn raise_many(
         &self, namespace: &str, floors: impl IntoIterator<Item = (Key, u64)>,
     ) -> Result<Vec<u64>, Error> {

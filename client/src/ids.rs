@@ -21,9 +21,9 @@ use crate::{
     key::Key,
 };
 
-/// Room for so many ids is made at once.
+/// For how many ids room is made at once.
 const RESERVED_MAX: usize = 1 << 16;
-/// How long a server is waited for while ids are made: a lease ends within ten seconds unless another one renews it.
+/// How long to wait for a server while ids are made: a lease ends within ten seconds unless another one renews it.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 impl Client {

@@ -50,7 +50,7 @@
 //! let invoice = client.next_once("invoice", 42, 1, "order-1815").await?;
 //! # Ok(()) }
 //! ```
-//! Whoever asks again with the id `order-1815` gets the same number, also from another process: see
+//! A caller that asks again with the id `order-1815` gets the same number, also from another process: see
 //! [`Client::next_once`]. It is for gapless namespaces. In the other calls the client has ids of its own there.
 //!
 //! # Numbers without a round trip
@@ -76,8 +76,8 @@
 //! which one it is. If an address leads to another cluster, that one refuses the call, and the client goes on without it
 //! ([`Error::OtherCluster`] if no other server is left).
 //!
-//! A cluster may want to know who asks: [`Builder::token`] has every call show a token, and [`Builder::tls`] keeps others on the
-//! network from reading it.
+//! A cluster may want to know who asks: [`Builder::token`] has every call show a token, and [`Builder::tls`] keeps others on
+//! the network from reading it.
 //!
 //! The client needs a [Tokio](https://tokio.rs) runtime with time and I/O enabled.
 

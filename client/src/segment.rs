@@ -129,8 +129,8 @@ impl Segment {
                     && let Err(error) = prefetcher.fetch().await
                 {
                     tracing::debug!(%error, "fetching the next segment failed");
-                    // Whoever finds the segment used up fetches again, and gets the error of that; but of numbers that may
-                    // be taken nobody would hear.
+                    // A caller that finds the segment used up fetches again, and gets the error of that; but of numbers that
+                    // may be taken nobody would hear.
                     if matches!(error, Error::OutcomeUnknown { .. }) {
                         *prefetcher.lost.lock() = Some(error);
                     }

@@ -43,9 +43,9 @@ pub struct ServerPool {
 }
 
 impl ServerPool {
-    /// Starts with the servers `given` ("host:port", or "unix:" and a path). Without `follow_leader`, or if all of them are local
-    /// sockets, no others are learnt. If no `cluster` is given, it is the first one that answers. Requests are given up after
-    /// `timeout`. With `tls` no connection is plain, but for those to local sockets.
+    /// Starts with the servers `given` ("host:port", or "unix:" and a path). Without `follow_leader`, or if all of them are
+    /// local sockets, no others are learnt. If no `cluster` is given, it is the first one that answers. Requests are given up
+    /// after `timeout`. With `tls` no connection is plain, but for those to local sockets.
     ///
     /// # Errors
     /// [`Error::Invalid`] if no server is given, or one is of neither form, or, with `tls`, no certificate can name its host.
@@ -111,7 +111,7 @@ impl ServerPool {
         self.known.cluster_id()
     }
 
-    /// The known servers. Whoever holds them keeps every other call from them.
+    /// The known servers. A call that holds them keeps every other call from them.
     pub fn members(&self) -> MutexGuard<'_, Members> {
         self.known.members.lock()
     }

@@ -1,4 +1,4 @@
-//! Worker ids, for whoever makes ids of a format.
+//! Worker ids, for makers of ids of a format.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ impl Client {
         self.ask_for_worker(self.pool().timeout(), namespace, holder, Some(held)).await
     }
 
-    /// Leases or renews. No server is waited for longer than `patience`.
+    /// Leases or renews. It waits for no server longer than `patience`.
     pub(crate) async fn ask_for_worker(
         &self, patience: Duration, namespace: &str, holder: &str, renew: Option<v1::HeldWorker>,
     ) -> Result<v1::WorkerLease, Error> {

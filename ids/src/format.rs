@@ -41,7 +41,7 @@ pub struct Format {
 /// How ids of a format come about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// Whoever holds a worker id makes them, with a [`Generator`](crate::Generator).
+    /// The holder of a worker id makes them, with a [`Generator`](crate::Generator).
     Worker,
     /// The leader makes them from the key's own sequence: a number of it is a time and a counter.
     Key,

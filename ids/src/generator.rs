@@ -1,4 +1,4 @@
-//! Makes ids for whoever holds a worker id. Pure.
+//! Makes ids for the holder of a worker id. Pure.
 //!
 //! The holder owns the times in (`from_ms`, ceiling]: nobody else makes ids of that worker at them. A unit of time, a
 //! millisecond or a second, belongs to the chunk that its first millisecond lies in. So chunks that do not overlap give
@@ -135,7 +135,7 @@ impl Generator {
     }
 
     /// The greatest time in an id that was made, in milliseconds since 1970; 0 if there is none. Of a second it is the
-    /// first millisecond. Whoever goes on above it makes no id twice.
+    /// first millisecond. A generator that goes on above it makes no id twice.
     pub fn used_ms(&self) -> u64 {
         self.used_ms
     }

@@ -173,7 +173,8 @@ impl Holder {
         mono_ns.saturating_sub(self.observed_ns) >= OBSERVE_NS
     }
 
-    /// Takes a reading of the wall clock into account. To be called every 100 ms or so. Returns as [`SteadyTime::observe`] does.
+    /// Takes a reading of the wall clock into account. To be called every 100 ms or so. Returns as [`SteadyTime::observe`]
+    /// does.
     pub fn observe(&mut self, mono_ns: u64, wall_ms: u64) -> Option<i64> {
         self.observed_ns = mono_ns;
         self.time.observe(mono_ns, wall_ms)
@@ -185,8 +186,8 @@ impl Holder {
         self.time.now_ms(mono_ns)
     }
 
-    /// What to ask the leader for now, all at the same time. Whoever gets asks here says how each one went, when all are
-    /// answered: by [`Holder::granted`], [`Holder::lost`] or [`Holder::failed`].
+    /// What to ask the leader for now, all at the same time. The caller that gets asks here says how each one went, when all
+    /// are answered: by [`Holder::granted`], [`Holder::lost`] or [`Holder::failed`].
     pub fn asks(&mut self, mono_ns: u64) -> Vec<Ask> {
         if self.is_asking {
             return Vec::new();

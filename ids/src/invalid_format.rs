@@ -8,7 +8,7 @@ pub const TEXT_BYTES_MAX: usize = 1024;
 /// How long the name of a field may be, in bytes.
 pub const NAME_BYTES_MAX: usize = 32;
 
-/// How many counters a worker may have: whoever holds it keeps them all in memory.
+/// How many counters a worker may have: its holder keeps them all in memory.
 pub const COUNTERS_MAX: u64 = 1024;
 
 /// Why a format is refused.

@@ -4,7 +4,7 @@
 //! no id comes twice: what does not fit is refused, and a counter that is used up waits for the next unit of time.
 //!
 //! - [`Format`] is what an id is made of. It is written as one line, or by the name of a built-in one.
-//! - [`Generator`] makes ids for whoever holds a worker id, within the times that were leased to it.
+//! - [`Generator`] makes ids for the holder of a worker id, within the times that were leased to it.
 //! - [`SteadyTime`] makes a time that never goes back from a clock that may jump.
 //!
 //! ```

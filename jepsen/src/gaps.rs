@@ -159,7 +159,7 @@ pub fn gaps(
     history: &History, bound: &GapBound, own_section: impl Fn(&str) -> bool,
 ) -> BTreeMap<String, Gap> {
     let tallies = tallies(history, bound, own_section).into_iter();
-    // Whoever raises a key wants numbers skipped.
+    // A client that raises a key wants numbers skipped.
     let counted = tallies.filter(|(_, tally)| !tally.is_raised);
     counted.filter_map(|(key, tally)| Some((key.to_owned(), tally.gap(bound)?))).collect()
 }

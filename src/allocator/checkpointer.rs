@@ -42,7 +42,7 @@ pub async fn run(group: Arc<Group>, memory: Weak<Memory>, to_checkpoint: Arc<Not
         loop {
             let began = Instant::now();
             tokio::time::sleep(PACE).await;
-            // Whoever closes the gate notifies as well. Then the memory's shards may be locked for long.
+            // The call that closes the gate notifies as well. Then the memory's shards may be locked for long.
             let Some(memory) = memory.upgrade().filter(|memory| !memory.gate().is_closed()) else {
                 return;
             };

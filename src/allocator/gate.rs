@@ -39,8 +39,8 @@ pub struct Gate {
     /// How far the term is, and how many calls are inside: one number, so that a call that enters costs one step, and all
     /// changes of both have one order.
     ///
-    /// Each change acquires and releases, and each look acquires. So whoever sees a stage sees what was done before the term
-    /// came to it, and whoever sees an empty gate sees what those did that were inside.
+    /// Each change acquires and releases, and each look acquires. So a task that sees a stage sees what was done before the
+    /// term came to it, and one that sees an empty gate sees what those did that were inside.
     state: AtomicUsize,
     /// When it was closed. Set before the state says so.
     closed_at: OnceLock<Instant>,

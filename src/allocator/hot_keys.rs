@@ -19,11 +19,11 @@ use crate::sequence::{Key, Namespace, NamespaceId, OwnedKey};
 const KEYS: usize = 64;
 /// The part of a count that is left after a second.
 const LEFT_AFTER_SECOND: f64 = 0.9;
-/// After so many samples since the last ageing, samples become half as frequent.
+/// After this many samples since the last ageing, samples become half as frequent.
 const SAMPLES_BEFORE_HALVING: u64 = 8_192;
-/// Samples become no rarer than one call in so many, on average.
+/// Samples become no rarer than one call in this many, on average.
 const EVERY_MAX: u64 = 4_096;
-/// A thread leaves out at most so many calls before it looks at how frequent samples are now.
+/// How many calls a thread leaves out at most before it looks at how frequent samples are now.
 const LOOK_AFTER: u64 = 64;
 
 thread_local! {

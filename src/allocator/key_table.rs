@@ -1,11 +1,11 @@
 //! A table of keys: a slot for each, and an index by hash. Pure.
 //!
-//! A look-up costs two cache misses at most: one for the index (`index.rs`), one for the slot (`segments.rs`). `hasher.rs` hashes
-//! the keys, and `changed_slots.rs` knows which slots another node must be sent. `numbered.rs` is the same for what few calls look
-//! up: shared sections, and pages of keys.
+//! A look-up costs two cache misses at most: one for the index (`index.rs`), one for the slot (`segments.rs`). `hasher.rs`
+//! hashes the keys, and `changed_slots.rs` knows which slots another node must be sent. `numbered.rs` is the same for what few
+//! calls look up: shared sections, and pages of keys.
 //!
 //! Invariant: a slot that lost its key is vacant until another key takes it. While changes are tracked, no slot loses its
-//! key and no key takes a vacant one: whoever reads the changes is told of a slot's key once.
+//! key and no key takes a vacant one: the reader of the changes is told of a slot's key once.
 
 pub(super) mod changed_slots;
 pub(super) mod hasher;

@@ -1,8 +1,8 @@
 //! One term's memory: shards behind locks, shared by the term's requests and its bumper.
 //!
-//! `take.rs` and `take_many.rs` take numbers, and `floors.rs` raises floors. `first_touch.rs` gives a section its first chunk, and
-//! `checkpointing.rs` knows which of these chunks the log does not have yet. `eviction.rs` and `round.rs` make room, and `room.rs` says
-//! whether there is some. `last_entry.rs` says how long the last log entry took.
+//! `take.rs` and `take_many.rs` take numbers, and `floors.rs` raises floors. `first_touch.rs` gives a section its first chunk,
+//! and `checkpointing.rs` knows which of these chunks the log does not have yet. `eviction.rs` and `round.rs` make room, and
+//! `room.rs` says whether there is some. `last_entry.rs` says how long the last log entry took.
 //!
 //! Invariant: it starts empty, or is the one that the last term handed off. Once it is closed no call takes a number
 //! from it. A section's first chunk comes from its record, which was read after this term's first entry was applied, or
@@ -60,7 +60,7 @@ use crate::{
     storage::{AppliedView, BlockingExecutor, Namespaces},
 };
 
-/// The need of a section before it can serve a call.
+/// What a section needs before it can serve a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// Its record must be read.
@@ -77,7 +77,7 @@ pub struct MemoryPlace {
 }
 
 impl MemoryPlace {
-    /// The need of a section in shard number `shard`, with its place in the memory.
+    /// What a section in shard number `shard` needs, with its place in the memory.
     fn in_shard(shard: u32, need: Option<(SectionPlace, Need)>) -> Option<(MemoryPlace, Need)> {
         need.map(|(section, need)| (MemoryPlace { shard, section }, need))
     }
@@ -232,10 +232,10 @@ impl Memory {
     /// The bump that the section at `place` needs now. `None` if nobody wants it any more, or the memory
     /// is closed.
     ///
-    /// The section is the one that asked, although a place may go from one to another. A section that has asked for a bump,
-    /// or for its record, is not quiet until whoever carries that out has ended it, and only a quiet section is evicted. Each
-    /// section has one such request under way at most: who comes later waits for it. While it is being evicted there is none;
-    /// who waits then is noted, and [`Memory::end_eviction`] asks.
+    /// The section is the one that asked, although a place may go from one to another. A section that has asked for a bump, or
+    /// for its record, is not quiet until the task that carries that out has ended it, and only a quiet section is evicted.
+    /// Each section has one such request under way at most: who comes later waits for it. While it is being evicted there is
+    /// none; who waits then is noted, and [`Memory::end_eviction`] asks.
     pub fn next_bump(&self, place: MemoryPlace, namespaces: &Namespaces) -> Option<Bump> {
         let mut shard = self.shards.lock(place.shard);
         if self.has_ended() {
@@ -246,7 +246,7 @@ impl Memory {
             return None;
         }
         let section = shard.section_id(place.section)?;
-        // A bump before its release would bring numbers that the release takes back. Whoever evicts it asks once more.
+        // A bump before its release would bring numbers that the release takes back. The releaser asks once more.
         if shard.is_being_evicted(&section) {
             return None;
         }
@@ -373,7 +373,7 @@ impl Memory {
             lease.is_void() || self.gate.is_empty(),
             "calls of a term go on without its memory"
         );
-        // Before the first shard is emptied: whoever finds an empty shard, under its lock, sees that the term has ended.
+        // Before the first shard is emptied: a call that finds an empty shard, under its lock, sees that the term has ended.
         // A term that has logged its last entry has ended before.
         self.gate.advance(TermStage::Abandoned);
         self.to_checkpoint.notify_one();

@@ -41,8 +41,8 @@
 //! # Keys that nobody asks for
 //!
 //! The releaser (`releaser.rs`) evicts them: when the memory is nearly full, and when nobody asked for a key for long
-//! (`shard/own_keys/evict.rs`, `shard/shared_keys/evict.rs`). It logs what was used of their sections. Until that is applied,
-//! a section is *being evicted* (`shard/evicting.rs`): a call for it waits. `memory/room.rs` makes new keys wait while the memory
+//! (`shard/own_keys/evict.rs`, `shard/shared_keys/evict.rs`). It logs what was used of their sections. Until that is applied, a
+//! section is *being evicted* (`shard/evicting.rs`): a call for it waits. `memory/room.rs` makes new keys wait while the memory
 //! is full.
 //!
 //! # A handover
@@ -57,6 +57,42 @@
 //!
 //! `listing.rs` reads records and the memory for people to look at, and `hot_keys.rs` knows the keys that get most numbers.
 //! `unreported.rs` keeps what nobody got until an entry of the log tells of it.
+//!
+//! # The folders
+//!
+//! A folder uses those in the rows below it (`tests/architecture/rooms.rs`). From the top down, a blank line between two rows:
+//!
+//! * `listing`: records and the memory, for people to look at.
+//!
+//! * `term`: the term: its gate, its calls, and its end.
+//!
+//! * `record_reader`: reads the records that are not in memory.
+//! * `releaser`: evicts keys that nobody asks for.
+//!
+//! * `bumper`: proposes the bumps of all sections that ask.
+//! * `checkpointer`: writes down what an epoch gave of sections in use.
+//! * `memory_reader`: reads the memory for a successor.
+//! * `received_memory`: builds the memory that a leader sends.
+//!
+//! * `memory`: all keys of a term, in 64 shards.
+//!
+//! * `shard`: the keys of one shard, and their sections.
+//!
+//! * `part`: the part of a memory that travels.
+//!
+//! * `section`: what a term owns of a section, and the calls that wait for more.
+//!
+//! * `gate`: counts the calls inside, and tells when the last one has left.
+//! * `held_numbers`: numbers that were taken and not answered yet.
+//!
+//! * `backlog`: the sections that wait for their bumps, in the order of need.
+//! * `fence`: the check after the take.
+//! * `floor`: a call that raises a floor, and its answer.
+//! * `hot_keys`: the keys that get most numbers.
+//! * `key_table`: the table that finds the slot of a key.
+//! * `outcome`: the outcome of a call.
+//! * `stage`: the stages of a term.
+//! * `unreported`: numbers that nobody got, until an entry of the log tells of them.
 //!
 //! # Limits
 //!

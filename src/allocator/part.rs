@@ -44,8 +44,8 @@ pub struct ShardChanges {
     pub shared_keys: Vec<SharedKeyChange>,
     /// Ids that share sections and lie close together.
     pub pages: Vec<PageChange>,
-    /// Sections that are still to be checkpointed. One may come twice, or after it was checkpointed. To checkpoint it again does no
-    /// harm.
+    /// Sections that are still to be checkpointed. One may come twice, or after it was checkpointed. To checkpoint it again
+    /// does no harm.
     pub uncheckpointed: Vec<SectionPlace>,
 }
 

@@ -34,11 +34,11 @@ use crate::{
 const ENTRY_SECTIONS_MAX: usize = 8_192;
 /// The most sections in an entry otherwise, so that a bump behind it does not wait for long.
 const IDLE_ENTRY_SECTIONS_MAX: usize = 512;
-/// Keys are evicted while the memory uses more than so many sixteenths of its bound.
+/// Keys are evicted while the memory uses more than this many sixteenths of its bound.
 const EVICT_ABOVE: usize = 14;
-/// Then they are evicted until it uses no more than so many sixteenths.
+/// Then they are evicted until it uses no more than this many sixteenths.
 const EVICT_TO: usize = 13;
-/// Above so many sixteenths there is no room for new keys. The rest is for calls that wait.
+/// Above this many sixteenths there is no room for new keys. The rest is for calls that wait.
 const FULL_ABOVE: usize = 15;
 const _: () = assert!(EVICT_TO < EVICT_ABOVE && EVICT_ABOVE < FULL_ABOVE && FULL_ABOVE < 16);
 /// How many slots the hand passes before others get the thread.
@@ -78,7 +78,7 @@ pub async fn run(releaser: Releaser, memory: Weak<Memory>, room: Arc<Room>) {
             () = room.to_release() => {}
             () = due => {}
         }
-        // Whoever closes the gate notifies as well.
+        // The call that closes the gate notifies as well.
         let Some(memory) = memory.upgrade().filter(|memory| !memory.gate().is_closed()) else {
             break;
         };
@@ -114,7 +114,7 @@ pub struct Releaser {
     pub bumper: mpsc::UnboundedSender<Request>,
 }
 
-/// The outcome of one part of the hand's way.
+/// The result of one stretch of the clock hand.
 struct Part {
     /// How many keys were evicted.
     keys: usize,
@@ -199,7 +199,7 @@ impl Releaser {
     }
 }
 
-/// So many sixteenths of the bound.
+/// `parts` sixteenths of the bound.
 fn sixteenths(max: usize, parts: usize) -> usize {
     max - max / 16 * (16 - parts)
 }

@@ -7,7 +7,7 @@
 pub enum TermStage {
     /// Calls take numbers.
     Serving,
-    /// No call enters any more. Those inside are waited for, and then the entries that are under way.
+    /// No call enters any more. The term waits for those inside, and then for the entries that are under way.
     Closing,
     /// Nobody is inside, and no entry is under way that changes the term's sections. So it is known what the term used.
     Closed,

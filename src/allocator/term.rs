@@ -3,8 +3,8 @@
 //! It is opened once the term's leader knows all that was committed before, and is closed for good when
 //! the leadership is handed over or lost.
 //!
-//! `many.rs` takes numbers of many keys, `current.rs` answers last numbers, `floors.rs` raises floors, and `above.rs` takes numbers
-//! above one. `gapless.rs` has numbers taken by entries of the log, for the calls in `gapless_calls.rs`.
+//! `many.rs` takes numbers of many keys, `current.rs` answers last numbers, `floors.rs` raises floors, and `above.rs` takes
+//! numbers above one. `gapless.rs` has numbers taken by entries of the log, for the calls in `gapless_calls.rs`.
 //!
 //! Invariant: no number leaves it unless the fence was checked after the number was taken.
 
@@ -55,9 +55,9 @@ use crate::{
     sequence::{Command, Key, LostBy, Namespace, Outcome, Range, TermEnd, Trim},
 };
 
-/// How long a call that waits for the disk or the log stays in a term that is closed. Most bumps that are under way then
-/// come in this time. Whoever leaves earlier may leave numbers behind that it was given; while anybody stays, nobody gets a
-/// number.
+/// How long a call that waits for the disk or the log stays in a term that is closed. Most bumps that are under way then come
+/// in this time. A call that left earlier would lose numbers that a bump brings it. But until the last call has left, nobody
+/// gets a number.
 const STAY_MAX: Duration = Duration::from_millis(50);
 
 /// The settings of a term.
@@ -242,7 +242,7 @@ impl Term {
         }
     }
 
-    /// Lets no call in any more. It is not waited for those inside, and so the term is not closed in good order.
+    /// Lets no further call in. Does not wait for the calls inside, so the term does not count as closed.
     pub fn stop_serving(&self) {
         // It may be closed already, or lost.
         self.memory.gate().advance(TermStage::Closing);
@@ -391,7 +391,7 @@ async fn abandon_when_void(lease: Arc<TermLease>, memory: Weak<Memory>) {
 }
 
 impl Drop for Term {
-    /// Nobody is inside the gate any more: who is, holds the term.
+    /// No call is inside the gate: each call inside holds a reference to the term.
     fn drop(&mut self) {
         self.memory.abandon(&self.lease);
     }

@@ -44,8 +44,8 @@ pub struct Token {
 enum AccessCommand {
     /// Create a token, and print it
     ///
-    /// The token is printed alone, this once: the cluster stores its SHA-256, and nobody can find it out again. With --file it is
-    /// written to a file before the cluster is asked, and what was created is printed in its place.
+    /// The token is printed alone, this once: the cluster stores its SHA-256, and nobody can find it out again. With --file it
+    /// is written to a file before the cluster is asked, and what was created is printed in its place.
     Create(Create),
     /// List who may do what: anonymous, which is everybody, clients with certificates, and tokens
     List,
@@ -65,8 +65,8 @@ struct Create {
     /// When it ends: in so many days, hours or minutes, as 90d, 12h or 30m, by this machine's clock [default: it does not end]
     #[arg(long, value_name = "TIME", value_parser = lifetime)]
     expires: Option<Duration>,
-    /// Write the token to this file, which its owner alone can read. If the file is there, the token in it is taken, and nothing
-    /// is overwritten: so the command can be repeated if its answer is lost
+    /// Write the token to this file, which its owner alone can read. If the file is there, the token in it is taken, and
+    /// nothing is overwritten: so the command can be repeated if its answer is lost
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 }
@@ -76,8 +76,8 @@ struct Create {
 pub struct Grant {
     /// Who: anonymous, which is everybody, or the URI of a client's certificate, as ratchet://CLUSTER/client/NAME
     principal: String,
-    /// All that may be done from now on, as next:orders, next:order* or read:*; `all` is all of next, read, raise, namespaces and
-    /// admin on all namespaces. To grant nothing, give --nothing
+    /// All that may be done from now on, as next:orders, next:order* or read:*; `all` is all of next, read, raise, namespaces
+    /// and admin on all namespaces. To grant nothing, give --nothing
     #[arg(value_name = "GRANT", required_unless_present = "nothing")]
     grants: Vec<Granted>,
     /// Only callers of these addresses, as 10.1.0.0/16; of anonymous alone
@@ -93,8 +93,9 @@ pub struct Grant {
 pub struct Quota {
     /// Who: the name of a token, the URI of a client's certificate, or anonymous, of whom each address has quotas of its own
     principal: String,
-    /// All limits from now on, as order*:calls=100,numbers=10000,burnt=1000000: how many calls a second each node takes, how many
-    /// numbers a second may be asked for, and how many may be lost in a day with calls that failed. To limit nothing, give --none
+    /// All limits from now on, as order*:calls=100,numbers=10000,burnt=1000000: how many calls a second each node takes, how
+    /// many numbers a second may be asked for, and how many may be lost in a day with calls that failed. To limit nothing, give
+    /// --none
     #[arg(value_name = "NAMESPACES:LIMITS", required_unless_present = "none")]
     quotas: Vec<Limited>,
     /// Only the token with this id, of several that have the name

@@ -116,8 +116,8 @@ impl CommandError {
         CommandError::new(CONFIG, "CONFIGURATION", message)
     }
 
-    /// Prints the error to standard error and returns its exit code. A reader that stalls is not waited for long: whoever
-    /// started the process waits for its end.
+    /// Prints the error to standard error and returns its exit code. It does not wait long for a reader that stalls: the caller
+    /// of the process waits for its end.
     pub fn report(self) -> ExitCode {
         let exit = ExitCode::from(self.exit);
         self.print_in_time();
@@ -137,7 +137,7 @@ impl CommandError {
         let (done, printed) = mpsc::channel();
         let printing = move || {
             self.print();
-            // Whoever waited may have given up.
+            // The main thread may have given up.
             let _ = done.send(());
         };
         if thread::Builder::new().spawn(printing).is_ok() {

@@ -102,8 +102,8 @@ impl Connection {
         self.client_showing(token.as_ref(), servers, at_least)
     }
 
-    /// Creates a client of these servers, which waits for `at_least` at least, and shows this token, and not the one that a flag
-    /// names.
+    /// Creates a client of these servers, which waits for `at_least` at least, and shows this token, and not the one that a
+    /// flag names.
     ///
     /// # Errors
     /// As [`Connection::client`].

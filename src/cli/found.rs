@@ -45,7 +45,7 @@ async fn found_with(token: &Token, connection: &Connection) -> Result<v1::FoundR
     let founded = connection.client()?.found_with_token(token.sha256()).await;
     let code = founded.as_ref().err().and_then(Error::code);
     match code {
-        // An earlier run has founded it: whoever asks again has to show the token.
+        // An earlier run has founded it: the operator who asks again has to show the token.
         Some(Code::Unauthenticated | Code::PermissionDenied) if connection.token_file.is_none() => {
             let client =
                 connection.client_showing(Some(token), &connection.server, Duration::ZERO)?;

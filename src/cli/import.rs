@@ -1,8 +1,9 @@
 //! `ratchet import`: raises many keys to the numbers in a file.
 //!
-//! All of the file is read and checked before anything is raised (`check.rs`), and names are compared (`alike.rs`). Then the keys are raised (`send.rs`), and
-//! how far that is stands in a file beside it (`progress.rs`), so that an import that was killed goes on where it was.
-//! To raise a key twice does no harm: a record that is behind costs time alone. At last every row is read back.
+//! All of the file is read and checked before anything is raised (`check.rs`), and names are compared (`alike.rs`). Then the
+//! keys are raised (`send.rs`), and how far that is stands in a file beside it (`progress.rs`), so that an import that was
+//! killed goes on where it was. To raise a key twice does no harm: a record that is behind costs time alone. At last every row
+//! is read back.
 //!
 //! A row is of a key, or of the ids of whole sections (`ranges.rs`). `reader.rs` reads the rows: of CSV (`csv_rows.rs`), or
 //! of another generator's table (`table_rows.rs`).

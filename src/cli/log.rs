@@ -1,6 +1,6 @@
 //! The log of a node: lines for standard error, which a thread of its own writes (`log/queue.rs`).
 //!
-//! Whoever reads standard error may stall: a pipe that nobody empties, a terminal that is stopped, a full disk behind a
+//! The reader of standard error may stall: a pipe that nobody empties, a terminal that is stopped, a full disk behind a
 //! supervisor. A task that waited for it would hold a thread of the runtime, and the lease would run out.
 //!
 //! A panic is told whatever the filter says and however many lines wait, and with a backtrace if `RUST_BACKTRACE` asks
@@ -8,7 +8,7 @@
 //!
 //! The audit is told unless the filter names it and says otherwise, and has room that other lines do not take.
 //!
-//! Invariant: whoever logs waits for nobody. Lines for which there is no room are dropped and counted.
+//! Invariant: a task that logs waits for nobody. Lines for which there is no room are dropped and counted.
 
 mod queue;
 

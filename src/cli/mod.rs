@@ -1,19 +1,19 @@
 //! The `ratchet` command: one file for each group of subcommands.
 //!
-//! From a command to its exit code: [`run`] parses the command line (clap ends the process with 2 if that is wrong) and runs the
-//! subcommand. Its result is printed as text or JSON. An error of the client or of the node becomes a `CommandError`, whose kind
-//! is the exit code.
+//! From a command to its exit code: [`run`] parses the command line (clap ends the process with 2 if that is wrong) and runs
+//! the subcommand. Its result is printed as text or JSON. An error of the client or of the node becomes a `CommandError`, whose
+//! kind is the exit code.
 //!
 //! Uses the client, and the server for `start`. Invariant: results go to standard output, errors to standard
 //! error, and the exit code tells the kind of error.
 //!
-//! What a process runs:
+//! Commands that work on this machine:
 //!
 //! * `start`: runs a node until it is stopped or fails. `settings` reads its settings, and `log` writes its log.
 //! * `recover`: makes a cluster of one from a data directory.
 //! * `cert`: makes certificates in a directory.
 //!
-//! What asks a cluster:
+//! Commands that ask a cluster:
 //!
 //! * `numbers`: `next`, `current` and `raise`.
 //! * `import` and `export`: many keys, from a file and to one.
@@ -21,7 +21,8 @@
 //! * `id` and `worker`: ids, and the worker ids that they are made under.
 //! * `namespace`: the namespaces.
 //! * `access`: `token`, `grant` and `quota`.
-//! * `found`, `node` and `status`: the members, `transfer` and the state of the cluster. `reload`: certificates that were replaced.
+//! * `found`, `node` and `status`: the members, `transfer` and the state of the cluster. `reload`: certificates that were
+//!   replaced.
 //!
 //! What the subcommands share:
 //!

@@ -1,5 +1,5 @@
-//! `ratchet start`: runs a node until SIGTERM, SIGINT, SIGHUP or a fault. `supervisor.rs` tells the supervisor that it serves and
-//! that it stops, and `forced_end.rs` ends a process in which something hangs.
+//! `ratchet start`: runs a node until SIGTERM, SIGINT, SIGHUP or a fault. `supervisor.rs` tells the supervisor that it serves
+//! and that it stops, and `forced_end.rs` ends a process in which something hangs.
 
 mod forced_end;
 mod supervisor;

@@ -19,8 +19,8 @@ use crate::node::hash_of;
 const RANDOM_BYTES: usize = 32;
 /// What tokens begin with that are drawn here, so that they are known for what they are wherever they turn up.
 const PREFIX: &str = "ratchet_";
-/// The fewest characters of a token: 128 random bits in base64 have 22. The cluster stores its SHA-256, from which a shorter one
-/// could be guessed.
+/// The fewest characters of a token: 128 random bits in base64 have 22. The cluster stores its SHA-256, from which a shorter
+/// one could be guessed.
 const CHARS_MIN: usize = 22;
 
 /// A token. It is not `Debug`, so that it is not printed by mistake.
@@ -54,8 +54,8 @@ impl Token {
         Ok(Token(text.to_owned()))
     }
 
-    /// The token in the file that `flag` names. If there is no such file, it is a new one, and the file has it then: only its owner
-    /// can read it. False with one that was there.
+    /// The token in the file that `flag` names. If there is no such file, it is a new one, and the file has it then: only its
+    /// owner can read it. False with one that was there.
     ///
     /// # Errors
     /// As [`Token::read`], also if the token is short enough to be guessed; or if the file cannot be written.

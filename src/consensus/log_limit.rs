@@ -27,7 +27,7 @@ const CHECK_EVERY: Duration = Duration::from_millis(200);
 const CHECK_AT_REST_EVERY: Duration = Duration::from_secs(2);
 /// How long to wait after the log could not be read.
 const RETRY: Duration = Duration::from_secs(10);
-/// So many applied entries stay, however small `log_keep_bytes` is. A peer that lags by fewer gets no snapshot, which would
+/// How many applied entries stay, however small `log_keep_bytes` is. A peer that lags by fewer gets no snapshot, which would
 /// purge its log while it applies what came before.
 const ENTRIES_KEPT_MIN: u64 = 16;
 /// The log is purged in pieces of `log_keep_bytes` divided by this.
@@ -234,7 +234,7 @@ mod tests {
 
     const MB: u64 = 1 << 20;
 
-    /// The budget of a node that keeps so much of the logs of so many groups.
+    /// The budget of a node that keeps this much of the logs of this many groups.
     fn budget(log_keep_mb: u64, groups: u64) -> NodeBudget {
         let whole = *NodeBudget::of_a_test().whole();
         let whole = Budget { log_keep_bytes: log_keep_mb * MB, ..whole };

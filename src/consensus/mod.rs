@@ -5,8 +5,18 @@
 //! ([`Group::propose`]), and a lease rests on acknowledgements of the very messages that were answered
 //! ([`TermLease`]).
 //!
-//! The files, from the bottom up: `terms`, `lease/`, and [`ThisNode`], which all groups of a node share; `network/` (to the peers) and [`StateMachine`];
-//! `group/`, with its `membership/` and `rpc/` (from the peers); and [`log_limit`].
+//! A folder uses those in the rows below it (`tests/architecture/rooms.rs`). From the top down, a blank line between two rows:
+//!
+//! * [`log_limit`]: the purge of the log.
+//!
+//! * `group`: one Raft group, with its `membership` and its `rpc` from the peers.
+//!
+//! * `network`: messages to the peers.
+//! * `state_machine`: the application of committed entries to the table.
+//!
+//! * `lease`: the lease of a leader, and the silence of a follower.
+//! * `terms`: the terms that an honest peer can name.
+//! * `this_node`: what all groups of a node share.
 //!
 //! What openraft does not promise, and what this module does about it:
 //!

@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// At most so many entries are written at once.
+/// How many entries are written at once, at most.
 const BATCH_ENTRIES_MAX: usize = 64;
 
 /// The state machine of one set.

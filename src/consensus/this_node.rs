@@ -1,5 +1,5 @@
-//! [`ThisNode`]: what a node has once, however many Raft groups run on it: who it is, its store, its tasks, and what other nodes
-//! tell of their machines. A group borrows from here: the store's disk and threads, and its share of the node's budget
+//! [`ThisNode`]: what a node has once, however many Raft groups run on it: who it is, its store, its tasks, and what other
+//! nodes tell of their machines. A group borrows from here: the store's disk and threads, and its share of the node's budget
 //! (`budget.rs`).
 //!
 //! What other nodes tell comes with their answers (`peer_machines.rs`): what their clocks show (`peer_clocks.rs`), and whether
@@ -57,7 +57,7 @@ pub struct ThisNode {
     /// The last peer that took this node, while it belonged to no cluster, for one with another data directory.
     taken_for_another: ordered_watch::Sender<Option<NodeId>>,
     /// Whether it is known which incarnation is on the disk. Shared by the messages of members while this node belongs to no
-    /// cluster; held alone by whoever claims it.
+    /// cluster; held alone by the task that claims it.
     incarnation_is_known: Arc<RwLock<bool>>,
 }
 

@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
-/// The rate is that of so many times what lay between the last bumps, if that is longer than a day.
+/// The rate is that of this many times what lay between the last bumps, if that is longer than a day.
 const INTERVALS: u64 = 4;
-/// So many points are kept, an hour or more apart: more than a day, and more than [`INTERVALS`].
+/// How many points are kept, an hour or more apart: more than a day, and more than [`INTERVALS`].
 const POINTS_MAX: usize = 32;
 /// A rate that was seen for a shorter time says nothing.
 const SEEN_MS_MIN: u64 = 10_000;

@@ -2,8 +2,8 @@
 //!
 //! `declare.rs` has the macros that declare metrics. Their types are in `gauge.rs`, `histogram.rs` and, those with a label, in
 //! `labels.rs`. `set.rs` has the metrics of a Raft group, and `by_set.rs` shows them. `namespaces.rs` bounds what is counted by
-//! namespace, `skip_cause.rs` says why numbers are skipped, `consumption.rs` how fast they are used up, and `process.rs` what the
-//! process uses.
+//! namespace, `skip_cause.rs` says why numbers are skipped, `consumption.rs` how fast they are used up, and `process.rs` what
+//! the process uses.
 //!
 //! Invariant: counting never blocks and never fails; a counter costs one atomic add, and one more where a namespace has it
 //! to itself. (Only the first count of a namespace waits for those of others.) Gauges that must be read (disk, process) are

@@ -53,7 +53,7 @@ pub struct NamespaceMetrics(Arc<NamespacePlaces>);
 #[derive(Debug)]
 struct NamespacePlaces {
     table: ArcSwap<Table>,
-    /// Held by whoever changes the table.
+    /// Held by the task that changes the table.
     changing: Mutex<()>,
     places_max: AtomicUsize,
     /// False if no namespace can get a place.
@@ -201,7 +201,7 @@ impl Table {
             return of_name;
         }
         if self.places.len() <= most {
-            // Whoever asks puts another one there.
+            // The caller puts another one there.
             self.places.push(self.places[0].clone());
             return Some(self.places.len() - 1);
         }
@@ -218,7 +218,7 @@ pub struct CountsGuard {
 }
 
 impl CountsGuard {
-    /// The same, for whoever keeps it.
+    /// The same, for a caller that keeps it.
     pub fn shared(&self) -> Arc<NamespaceCounts> {
         self.table.places[self.place].clone()
     }

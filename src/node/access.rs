@@ -1,7 +1,7 @@
 //! The check of a caller: its principal, and whether what it asks for is granted to it.
 //!
-//! `wire.rs` reads and writes principals in messages. `quotas.rs` and `spending.rs` bound what a caller takes. `audit.rs` tells the log
-//! who did what, and `open.rs` says what strangers reach.
+//! `wire.rs` reads and writes principals in messages. `quotas.rs` and `spending.rs` bound what a caller takes. `audit.rs` tells
+//! the log who did what, and `open.rs` says what strangers reach.
 //!
 //! A request says what its caller needs ([`Guarded`]), as `proto` has it. Every way into the node checks that before anything
 //! else: numbers, operations, ids and exports through `Admission`, and what is watched. A follower checks by its own table,
@@ -255,8 +255,8 @@ impl Access {
     ///
     /// # Errors
     /// UNAUTHENTICATED if it shows nothing and has to, or what it shows is worth nothing; PERMISSION_DENIED if that is not
-    /// granted to it, or is not served where it asks; UNAVAILABLE if this node has heard of no leader for long. None of them tells
-    /// what exists.
+    /// granted to it, or is not served where it asks; UNAVAILABLE if this node has heard of no leader for long. None of them
+    /// tells what exists.
     pub fn check(&self, by: &Principal, wanted: Wanted<'_>) -> Result<(), Refusal> {
         self.check_entrance(by, wanted)?;
         let principals = self.group.view.principals();
@@ -283,7 +283,8 @@ impl Access {
         Ok(())
     }
 
-    /// Returns once a caller may not do any more what it wants, with why: nothing else looks at that while it hears of something.
+    /// Returns once a caller may not do any more what it wants, with why: nothing else looks at that while it hears of
+    /// something.
     pub async fn until_refused(&self, by: &Principal, wanted: Wanted<'_>) -> Refusal {
         until_fails(|| self.check(by, wanted)).await
     }
@@ -363,8 +364,8 @@ impl Access {
         principals.iter().any(|(key, _)| matches!(key, PrincipalKey::Token(_)))
     }
 
-    /// Sees that an administrative call has come where this node serves such: if administrators have a port of their own, that is
-    /// none of the ports for clients. A caller there does not learn what its token is worth. A node that passes a call on
+    /// Sees that an administrative call has come where this node serves such: if administrators have a port of their own, that
+    /// is none of the ports for clients. A caller there does not learn what its token is worth. A node that passes a call on
     /// has checked it: the call comes here without an entrance.
     fn check_entrance(&self, by: &Principal, wanted: Wanted<'_>) -> Result<(), Refusal> {
         let verb = wanted.verb().filter(|verb| verb.is_administrative());
@@ -381,8 +382,9 @@ impl Access {
         }
     }
 
-    /// Sees that no stranger founds a cluster: nobody has a token by then. Nodes that know one another by certificates are founded
-    /// by who may open a data directory, or shows a certificate; others that strangers reach, also by who is on this machine.
+    /// Sees that no stranger founds a cluster: nobody has a token by then. Nodes that know one another by certificates are
+    /// founded by who may open a data directory, or shows a certificate; others that strangers reach, also by who is on this
+    /// machine.
     fn check_founder(&self, by: &Principal) -> Result<(), Refusal> {
         let is_stranger = matches!(by.who, Who::Caller(Credential::Nothing | Credential::Token(_)));
         let is_near = |entrance: Entrance| entrance.address.is_none_or(|at| at.is_loopback());
@@ -401,8 +403,8 @@ impl Access {
         }
     }
 
-    /// Has what comes from here on over the connection that this task serves count for the caller, and the connection, too, if it
-    /// is nobody's yet and this node knows what that caller shows.
+    /// Has what comes from here on over the connection that this task serves count for the caller, and the connection, too, if
+    /// it is nobody's yet and this node knows what that caller shows.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED if that principal has as many connections as it may have.
@@ -454,8 +456,8 @@ impl Access {
         }
     }
 
-    /// Whether a leader was heard in the last [`LEADERLESS_MAX`]. Each message of a caller with a token comes here: so how long that
-    /// stays true is not looked up for each, which would have all threads write to one place.
+    /// Whether a leader was heard in the last [`LEADERLESS_MAX`]. Each message of a caller with a token comes here: so how long
+    /// that stays true is not looked up for each, which would have all threads write to one place.
     fn has_heard_of_leader(&self) -> bool {
         let now = self.group.now();
         if now.as_nanos() < self.in_touch_until.load(Relaxed) {
@@ -469,8 +471,8 @@ impl Access {
         left.is_some()
     }
 
-    /// Waits until the leader may be asked, before `deadline`. `None` if too many wait, or it is not in time. A caller that waits
-    /// here holds its message, so the place is kept until the leader has answered.
+    /// Waits until the leader may be asked, before `deadline`. `None` if too many wait, or it is not in time. A caller that
+    /// waits here holds its message, so the place is kept until the leader has answered.
     pub(super) async fn wait_for_turn(&self, deadline: Instant) -> Option<SemaphorePermit<'_>> {
         let place = self.asking.try_acquire().ok()?;
         let turn = async {

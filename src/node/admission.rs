@@ -55,8 +55,8 @@ impl Admission {
     /// again after such a refusal.
     ///
     /// # Errors
-    /// As [`Access::check`](super::Access::check); UNAVAILABLE if the leader was to be asked and gave no answer; RESOURCE_EXHAUSTED
-    /// if the caller's principal has as many connections as it may have.
+    /// As [`Access::check`](super::Access::check); UNAVAILABLE if the leader was to be asked and gave no answer;
+    /// RESOURCE_EXHAUSTED if the caller's principal has as many connections as it may have.
     pub async fn admit(
         &self, by: &Principal, wanted: Wanted<'_>, deadline: Instant,
     ) -> Result<(), Refusal> {

@@ -8,8 +8,8 @@
 //! `on_behalf_of.rs` notes for a task which caller it works for. `guest.rs` has the connections of clients, and whose each one
 //! is. `silence.rs` and `strangers.rs` choose the streams and the connections that end when others need their places.
 //!
-//! Invariant: a principal, and the callers of one address, hold at most their [`Share`] of what there is, so that they cannot keep
-//! others out. Each is known for as long as it holds anything.
+//! Invariant: a principal, and the callers of one address, hold at most their [`Share`] of what there is, so that they cannot
+//! keep others out. Each is known for as long as it holds anything.
 
 mod guest;
 mod on_behalf_of;
@@ -53,13 +53,13 @@ const PROBES: u64 = 1_024;
 pub(super) const RETRY_AFTER_MS: u64 = 100;
 /// As above, where those that are counted are kept for long.
 const PLACE_AFTER_MS: u64 = 1_000;
-/// So many connections of strangers may be about to end at a time, so that others have their places.
+/// How many connections of strangers may be about to end at a time, so that others have their places.
 const LEAVING_MAX: u64 = 64;
 
 /// The id of all strangers where callers share something. No network and no principal has it.
 const STRANGERS: u64 = NO_NETWORK - 1;
 
-/// A kind of which a caller may have only so many.
+/// The things of which each caller may have a limited number.
 #[derive(Debug, Clone, Copy)]
 pub enum CountedKind {
     /// A connection.
@@ -316,7 +316,7 @@ impl Drop for Counted {
     }
 }
 
-/// Why a caller gets no more of a kind: so many are there.
+/// Why a caller gets no more of a kind: how many there are already.
 enum Full {
     /// Its principal, its address, or all strangers, whichever is said, has them.
     OfOne(&'static str, u64),

@@ -1,4 +1,5 @@
-//! The parts of a node that most of its services need. A service takes shares in those that it needs, and none gets the whole node.
+//! The parts of a node that most of its services need. A service takes shares in those that it needs, and none gets the whole
+//! node.
 
 use std::sync::Arc;
 

@@ -16,7 +16,7 @@ use super::settings::{
 };
 use crate::sequence::{NodeId, check_name};
 
-/// How many election timeouts a node is waited for that was not heard lately. One that is up is heard within a heartbeat or
+/// How many election timeouts to wait for a node that was not heard lately. One that is up is heard within a heartbeat or
 /// two, unless its machine is overloaded.
 const SILENCE_ELECTIONS: u64 = 5;
 
@@ -130,7 +130,7 @@ impl Config {
         (self.key_idle_ms > 0).then(|| Duration::from_millis(self.key_idle_ms))
     }
 
-    /// How long a node is waited for that was not heard lately.
+    /// How long to wait for a node that was not heard lately.
     pub(super) fn silence_patience(&self) -> Duration {
         Duration::from_millis(SILENCE_ELECTIONS * self.election_timeout_ms)
     }

@@ -40,7 +40,7 @@ const KEY_AHEAD_MAX_MS: u64 = 10_000;
 /// How many order numbers of a key a log entry brings, if a namespace says nothing else. A crash of the leader skips them, and
 /// a key may have some thousands in all.
 const ORDER_STEP: u64 = 1;
-/// The most order numbers in one request: a log entry brings so many for it, and a crash then skips them.
+/// The most order numbers in one request: a log entry brings that many for it, and a crash then skips them.
 pub const ORDERS_MAX: u32 = 100;
 
 /// The parts of a new namespace that its format decides.
@@ -77,7 +77,7 @@ pub fn for_new_namespace(
     Ok(NewFormat { text: full, step, max: step.map(|_| format.number_max()) })
 }
 
-/// Wishes for the sequences of a namespace with a format; `None` where there is none.
+/// Settings that the operator gave for the sequences of a namespace with a format; `None` where none was given.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SequenceWish {
     /// The first number.

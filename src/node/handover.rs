@@ -1,9 +1,9 @@
 //! Graceful handover: the successor goes on with the term's memory, or, if it cannot take it, with the numbers that the
 //! term returns.
 //!
-//! `hand_off.rs` hands the memory off to the successor, to which `memory_stream.rs` sends it, and `return_numbers.rs`
-//! returns unused numbers. `current.rs` is the handover under way. `slow_disk.rs` and `doubted.rs` hand over by
-//! themselves.
+//! `hand_off.rs` hands the memory off to the successor, to which `memory_stream.rs` sends it, and `return_numbers.rs` returns
+//! unused numbers. `service.rs` has what they use, and `under_way.rs` remembers the handover that is under way. `slow_disk.rs`
+//! and `doubted.rs` hand over by themselves.
 //!
 //! A handover belongs to the node, not to its caller. There is one for each term. It goes on when its caller
 //! hangs up, and further callers wait for the same one.
@@ -11,12 +11,13 @@
 //! Invariant: a closed term is never opened again. Whatever fails on the way, this node hands out nothing more
 //! in that term, and has other voters lead until one does (`Group::end_term`).
 
-pub(super) mod current;
 mod doubted;
 mod hand_off;
 mod memory_stream;
 mod return_numbers;
+pub(super) mod service;
 mod slow_disk;
+mod under_way;
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,9 +25,10 @@ use futures::FutureExt;
 use tokio::time::Instant;
 
 use self::{
-    current::{Handover, HandoverOutcome, Handovers},
     hand_off::MemoryFate,
     memory_stream::Persistence,
+    service::Handovers,
+    under_way::{Handover, HandoverOutcome},
 };
 use super::{
     access::{Guarded, Principal, Subject},
@@ -296,7 +298,7 @@ impl Handovers {
                     self.group.set_metrics.handovers.add(HandoverEnd::memory, 1);
                     return successor;
                 }
-                MemoryFate::Lost => {
+                MemoryFate::Unknown => {
                     self.group.set_metrics.handovers.add(HandoverEnd::skipped, 1);
                     return successor;
                 }

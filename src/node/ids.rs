@@ -1,8 +1,8 @@
 //! Ids with a shape: any node makes them, under worker ids that it holds. No hop to the leader, and for the time of a
 //! lease no majority. Those of formats without a worker come from the leader (`key_ids.rs`).
 //!
-//! `request.rs` says what is asked, and `id_list.rs` is what is answered. `sources.rs` holds the worker ids, and `key_queues.rs` the
-//! requests for ids of one key. `known_formats.rs` tells of formats, and what is in an id.
+//! `request.rs` says what is asked, and `id_list.rs` is what is answered. `sources.rs` holds the worker ids, and
+//! `key_queues.rs` the requests for ids of one key. `known_formats.rs` tells of formats, and what is in an id.
 
 pub(super) mod id_list;
 mod key_ids;
@@ -113,8 +113,8 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// None yet. The worker ids, and the numbers, are those that `operations` bring of the leader, whose time this node tells by
-    /// `time`.
+    /// None yet. The worker ids, and the numbers, are those that `operations` bring of the leader, whose time this node tells
+    /// by `time`.
     pub(super) fn new(
         common: &Common, (led, time): (Arc<LedTerms>, IdsTime), admission: Arc<Admission>,
         operations: Arc<Operations>, namespaces: Arc<KnownNamespaces>, counts: Arc<CallCounts>,
@@ -139,8 +139,8 @@ impl Ids {
         }
     }
 
-    /// Makes ids before `deadline`. `span` is that of the call, if it is traced. The memory that is reserved for the request and its
-    /// ids comes with them: it is to be dropped when they are sent.
+    /// Makes ids before `deadline`. `span` is that of the call, if it is traced. The memory that is reserved for the request
+    /// and its ids comes with them: it is to be dropped when they are sent.
     ///
     /// # Errors
     /// Those of [`Admission::admit`]; NOT_FOUND if there is no such namespace;

@@ -44,14 +44,14 @@ impl KnownNamespaces {
         KnownNamespaces { node, group, admission, operations }
     }
 
-    /// The facts about the keys of the namespace on which something is wanted, for a caller that may have that. Of a
-    /// namespace that this node does not know the leader is asked, which may know more. The kind changes only if the namespace is
-    /// deleted and created again, or before its first number; for a moment this node may then know the old one, and the leader
-    /// refuses such a key.
+    /// The facts about the keys of the namespace on which something is wanted, for a caller that may have that. Of a namespace
+    /// that this node does not know the leader is asked, which may know more. The kind changes only if the namespace is deleted
+    /// and created again, or before its first number; for a moment this node may then know the old one, and the leader refuses
+    /// such a key.
     ///
     /// # Errors
-    /// Those of [`Admission::admit`]; NOT_FOUND if there is no such namespace, INVALID_ARGUMENT if there can be none of that name,
-    /// and those of [`Operations::ask`].
+    /// Those of [`Admission::admit`]; NOT_FOUND if there is no such namespace, INVALID_ARGUMENT if there can be none of that
+    /// name, and those of [`Operations::ask`].
     pub async fn keys_of(
         &self, wanted: Wanted<'_>, by: &Principal, deadline: Instant,
     ) -> Result<KeysOf, Refusal> {
@@ -96,8 +96,8 @@ impl KnownNamespaces {
     /// Waits until this node knows a namespace that the leader knows.
     ///
     /// # Errors
-    /// Those of [`Operations::ask`]: NOT_FOUND if the leader knows no such namespace; UNAVAILABLE if this node has not heard of it
-    /// before the deadline.
+    /// Those of [`Operations::ask`]: NOT_FOUND if the leader knows no such namespace; UNAVAILABLE if this node has not heard of
+    /// it before the deadline.
     pub(super) async fn learn(&self, name: &str, deadline: Instant) -> Result<(), Refusal> {
         self.ask_leader(name, deadline).await?;
         let view = &self.group.view;

@@ -1,10 +1,10 @@
 //! Worker ids for the makers of ids: leased, renewed, released and listed by the leader; and what a wrong clock does
 //! to them.
 //!
-//! `desk.rs` is where leases are asked for, and `free_workers.rs` which worker id one gets. `ids_time.rs` is the time that they are
-//! given by, which `believed_time.rs` believes or not, `key_times.rs` that of keys whose ids are ahead of it, and `dates.rs` that of
-//! ids with a date. `take_back.rs` takes a time back that was logged under a wrong clock.
-//! `numbers.rs` takes the numbers of ids that come from a key.
+//! `desk.rs` is where leases are asked for, and `free_workers.rs` which worker id one gets. `ids_time.rs` is the time that they
+//! are given by, which `believed_time.rs` believes or not, `key_times.rs` that of keys whose ids are ahead of it, and
+//! `dates.rs` that of ids with a date. `take_back.rs` takes a time back that was logged under a wrong clock. `numbers.rs` takes
+//! the numbers of ids that come from a key.
 
 pub(super) mod believed_time;
 pub(super) mod dates;

@@ -4,7 +4,7 @@ use std::{mem, time::Duration};
 
 use tokio::time::Instant;
 
-/// Lets so many lines a second through, and counts the others.
+/// Lets a number of lines a second through, and counts the others.
 #[derive(Debug)]
 pub struct LineRate {
     per_second: u64,
@@ -15,7 +15,7 @@ pub struct LineRate {
 }
 
 impl LineRate {
-    /// Of so many lines.
+    /// One that lets `per_second` lines through.
     pub fn new(per_second: u64) -> Self {
         LineRate { per_second, since: None, written: 0, left_out: 0 }
     }

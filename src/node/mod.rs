@@ -3,38 +3,53 @@
 //! Uses the allocator and the modules below it. The interfaces (`server`) use it. Invariant: the allocator in use belongs
 //! to the term that Raft last said this node leads, or there is none.
 //!
-//! A request for numbers comes in through `Numbers::serve` (`numbers`), one for ids through `Ids::next` (`ids`), and every other
-//! one but an export through `call` or `ask` (`operations`). Each is answered here if this node leads, and otherwise goes the
-//! `way` to the leader.
+//! A request for numbers comes in through `Numbers::serve` (`numbers`), one for ids through `Ids::next` (`ids`), and every
+//! other one but an export through `call` or `ask` (`operations`). Each is answered here if this node leads, and otherwise goes
+//! the `way` to the leader.
 //!
-//! A folder uses those in the rows below it (`tests/architecture/rooms.rs`), and each service has its fields and its methods in its
-//! folder. From the top down:
+//! A folder uses those in the rows below it (`tests/architecture/rooms.rs`), and each service has its fields and its methods in
+//! its folder. From the top down, a blank line between two rows:
 //!
 //! * `lifecycle`: the start and the stop of a node, and all that it is made of.
+//!
 //! * `ids`: ids with a shape, made by any node.
+//!
 //! * `known_namespaces`: the namespaces that this node knows, and a question to the leader about the others.
+//!
 //! * `operations`: the table of operations, and the services that carry them out.
+//!
 //! * `status`: the status of the cluster, and whether this node is ready.
 //! * `namespaces`: creation, change, deletion, listing and export of namespaces.
 //! * `handover`: the graceful change of the leader.
 //! * `numbers`: requests for numbers and floors.
+//!
 //! * `leases`: worker ids, leased to the makers of ids.
 //! * `members`: the members of the cluster, and how a node becomes one.
 //! * `grants`: changes of who may do what.
 //! * `admission`: the check of a caller before anything is done for it.
+//!
 //! * `requests`: keys, checks and refusals of all kinds of requests.
+//!
 //! * `way`: the way to the leader.
+//!
 //! * `terms`: the terms that this node leads.
 //! * `access`: principals, what is granted to them, their quotas, and the audit.
+//!
 //! * `common`: the parts that most services share.
 //! * `formats`: the formats of ids that namespaces have.
+//!
 //! * `slow_calls`: the lines that the log has of slow calls.
 //! * `request_memory`: the bound on the memory of waiting requests.
 //! * `seams`: the clock, the transport and the storage that a node is started with.
+//!
 //! * `traces`: the spans of traced calls.
 //! * `callers`: the bounds on what one caller holds.
 //! * `start_error`: the error with which a node does not start, or has to stop.
-//! * `config` and `settings`: the configuration, and the list of settings that it is made from.
+//!
+//! * `config`: the configuration.
+//!
+//! * `settings`: the list of settings that the configuration is made from.
+//!
 //! * `stopping`: the signal that this node stops.
 //! * `text_table`: settings that are tables of texts.
 //! * `told_call`: a call, as the log and traces tell it.

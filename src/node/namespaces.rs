@@ -1,5 +1,6 @@
-//! Namespaces, as the leader makes, changes, deletes and tells them. `gaps.rs` tells what was handed out and skipped on each day,
-//! `listing.rs` which keys they have, and `export.rs` all ceilings at one moment. `set_fields.rs` tells the audit what a call sets.
+//! Namespaces, as the leader makes, changes, deletes and tells them. `gaps.rs` tells what was handed out and skipped on each
+//! day, `listing.rs` which keys they have, and `export.rs` all ceilings at one moment. `set_fields.rs` tells the audit what a
+//! call sets.
 
 pub(super) mod export;
 mod gaps;
@@ -138,7 +139,7 @@ impl ByLeader for v1::ListNamespacesRequest {
     }
 
     fn answer_bytes(&self, namespaces: &Namespaces) -> usize {
-        // Few entries are not applied here yet.
+        // The leader may have applied namespaces that this node has not: they are few, so the estimate holds.
         let known = namespaces.group.view.namespaces();
         let bytes = |namespace: &Namespace| {
             let config = &namespace.config;

@@ -6,6 +6,8 @@
 //! A request that this node answers at once costs nothing but its numbers. One that has to wait is counted
 //! in [`super::RequestMemory`] from then on.
 //!
+//! A leader that has another namespace under the name than the follower does nothing, and answers `Mistaken` (`way/search.rs`).
+//!
 //! Invariant: the term is loaded before the namespaces. So no term that began after a namespace was deleted is asked
 //! for its id.
 
@@ -97,8 +99,8 @@ impl Numbers {
         }
     }
 
-    /// Answers a request before `deadline`, from here or from the leader. The future has two kilobytes: a caller that awaits it, or one
-    /// that holds it, pins it first. Awaited by value, it would be moved twice.
+    /// Answers a request before `deadline`, from here or from the leader. The future has two kilobytes: a caller that awaits
+    /// it, or one that holds it, pins it first. Awaited by value, it would be moved twice.
     ///
     /// # Errors
     /// [`Unanswered`]: a refusal that says what was wrong, or, for a peer's request, that another node is to be asked.

@@ -266,12 +266,12 @@ impl Operations {
     }
 
     /// Has an operation carried out for a caller before `deadline`: by this node, or by the leader, whichever node that is. The
-    /// memory that the answer holds comes with it, if it is much: it is to be dropped when the answer is sent. It is reserved before
-    /// anything is carried out.
+    /// memory that the answer holds comes with it, if it is much: it is to be dropped when the answer is sent. It is reserved
+    /// before anything is carried out.
     ///
     /// # Errors
-    /// [`Unanswered`]: those of [`Admission::admit`]; a refusal with what was wrong; RESOURCE_EXHAUSTED if other requests and answers
-    /// hold the memory; or, for a peer's request, that another node is to be asked.
+    /// [`Unanswered`]: those of [`Admission::admit`]; a refusal with what was wrong; RESOURCE_EXHAUSTED if other requests and
+    /// answers hold the memory; or, for a peer's request, that another node is to be asked.
     pub async fn call(
         &self, operation: &'static ServedOperation, (message, by): (Bytes, &Principal),
         (origin, span): (Origin, Option<&Span>), deadline: Instant,

@@ -30,7 +30,8 @@ pub struct Seams {
 }
 
 impl Seams {
-    /// The real clock and disk, and this transport. `Default`, with that of production without TLS, is in `server/peer/client.rs`.
+    /// The real clock and disk, and this transport. `Default`, with that of production without TLS, is in
+    /// `server/peer/client.rs`.
     pub fn real(transport: Arc<dyn Transport>) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(BootClock);
         Seams {

@@ -1,7 +1,8 @@
 //! The list of settings: for each its help, environment variable, name, type, default and range. The node's
 //! [`super::Config`] and the flags, variables and file of `ratchet start` are made from it.
 //!
-//! Types of settings have files of their own: `tls.rs`, `sample.rs` for traces, and `mapped_names.rs` for other generators' clients.
+//! Types of settings have files of their own: `tls.rs`, `sample.rs` for traces, and `mapped_names.rs` for other generators'
+//! clients.
 //!
 //! To add a setting, add it here, and a section to docs/settings.md.
 
@@ -40,7 +41,8 @@ macro_rules! for_each_setting {
             /// Where the node keeps its data [default: /var/lib/ratchet for root, else $XDG_DATA_HOME/ratchet or
             /// ~/.local/share/ratchet]
             "RATCHET_DATA_DIR" [] => data_dir: PathBuf as PathBuf = default_data_dir();
-            /// Start only if a volume is mounted at data_dir, or at one of its parents but /; the image sets it; --dev needs none
+            /// Start only if a volume is mounted at data_dir, or at one of its parents but /; the image sets it; --dev needs
+            /// none
             "RATCHET_REQUIRE_VOLUME" [num_args = 0..=1, default_missing_value = "true"] =>
                 require_volume: bool as bool = false;
             /// Do not start as root; the image and the units set it
@@ -62,8 +64,8 @@ macro_rules! for_each_setting {
             /// Where to listen for Redis clients, or "off" [default: 127.0.0.1:7604]
             "RATCHET_RESP_LISTEN" [] =>
                 resp_listen: Option<SocketAddr> as OptionalListen = Some(loopback(7604));
-            /// Where to listen for administrators, or "off"; with an address, the ports for clients refuse all calls that need the
-            /// verb namespaces or admin [default: off]
+            /// Where to listen for administrators, or "off"; with an address, the ports for clients refuse all calls that need
+            /// the verb namespaces or admin [default: off]
             "RATCHET_ADMIN_LISTEN" [] => admin_listen: Option<SocketAddr> as OptionalListen = None;
             /// Where clients reach this node, "host:port" [default: the address of --listen]
             "RATCHET_ADVERTISE" [] => advertise: Option<String> as String = None;
@@ -73,8 +75,8 @@ macro_rules! for_each_setting {
             /// The founding voters and their peer addresses, the same on all of them: "1=host:port,2=host:port,...";
             /// ratchet found makes them a cluster
             "RATCHET_PEERS" [] => peers: BTreeMap<NodeId, String> as Peers = BTreeMap::new();
-            /// Let the node start although strangers reach it, on a port for clients beyond loopback without TLS, and everybody is
-            /// granted something
+            /// Let the node start although strangers reach it, on a port for clients beyond loopback without TLS, and everybody
+            /// is granted something
             "RATCHET_INSECURE" [num_args = 0..=1, default_missing_value = "true"] =>
                 insecure: bool as bool = false;
             /// Whether the ports for clients speak TLS: off, accept (a connection may), or require [default: off]

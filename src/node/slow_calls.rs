@@ -46,7 +46,8 @@ impl SlowCalls {
         }
     }
 
-    /// Has a call answered. If it has to wait, it is measured from then on. A call that is traced has a span, which is told of it.
+    /// Has a call answered. If it has to wait, it is measured from then on. A call that is traced has a span, which is told of
+    /// it.
     #[inline]
     pub async fn watch<'a, A, E, F>(
         &self, about: impl Fn() -> About<'a>, span: Option<&Span>, mut call: Pin<&mut F>,

@@ -1,7 +1,7 @@
 //! The status of the cluster, as this node knows it, and its own readiness.
 //!
-//! `readiness.rs` says whether it is ready, and `measure.rs` measures it for each scrape. `free_space.rs` follows the room on its
-//! disk. `activity.rs` notes what it does, and `recent_activity.rs` keeps the last two minutes of that.
+//! `readiness.rs` says whether it is ready, and `measure.rs` measures it for each scrape. `free_space.rs` follows the room on
+//! its disk. `activity.rs` notes what it does, and `recent_activity.rs` keeps the last two minutes of that.
 
 mod activity;
 mod free_space;

@@ -15,7 +15,8 @@ impl Stopping {
         &self.leaving
     }
 
-    /// Cancelled once the node hands nothing over any more, and answers what is under way: it follows no leadership any further.
+    /// Cancelled once the node hands nothing over any more, and answers what is under way: it follows no leadership any
+    /// further.
     pub fn stopped(&self) -> &CancellationToken {
         &self.stopped
     }

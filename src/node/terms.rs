@@ -1,10 +1,10 @@
 //! The terms of a Raft group that this node leads: each begins with chunks, or with the memory that the last leader handed off
 //! to this node.
 //!
-//! `own.rs` says which term this node leads, and whether its allocator is open. `leadership.rs` gets each term its chunks and opens
-//! its allocator, and `recent_records.rs` keeps the records at hand that it will need. `successor.rs` takes in a memory that a leader
-//! sends, and `held_memory.rs` keeps it until a term begins. `leader_change.rs` shows how long a leader change took, until its
-//! first answer (`awaited_answer.rs`).
+//! `own.rs` says which term this node leads, and whether its allocator is open. `leadership.rs` gets each term its chunks and
+//! opens its allocator, and `recent_records.rs` keeps the records at hand that it will need. `take_memory.rs` takes in a memory
+//! that a leader sends, and `held_memory.rs` keeps it until a term begins. `leader_change.rs` shows how long a leader change
+//! took, until its first answer (`awaited_answer.rs`).
 //!
 //! Invariant: the allocator in use belongs to the term that Raft last said this node leads, or there is none.
 
@@ -14,7 +14,7 @@ mod leader_change;
 mod leadership;
 mod own;
 pub(super) mod recent_records;
-mod successor;
+mod take_memory;
 
 use std::sync::Arc;
 
@@ -96,7 +96,8 @@ impl LedTerms {
         }
     }
 
-    /// Tells of changes of the leadership: of each once the allocator belongs to it. Of none any more once the node has stopped.
+    /// Tells of changes of the leadership: of each once the allocator belongs to it. Of none any more once the node has
+    /// stopped.
     pub(super) fn changes(&self) -> ordered_watch::Receiver<u64> {
         self.changes.subscribe()
     }

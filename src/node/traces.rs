@@ -4,8 +4,8 @@
 //! The node that a caller asks decides whether a call is traced: as the caller says, or by chance. The leader does as that node
 //! says.
 //!
-//! Invariant: the end of a span waits for nobody, the spans that wait to be sent have a bound, and one for which there is no room
-//! is counted. No span has a key or a token. If traces are off, no call has a span.
+//! Invariant: the end of a span waits for nobody, the spans that wait to be sent have a bound, and one for which there is no
+//! room is counted. No span has a key or a token. If traces are off, no call has a span.
 
 mod context;
 
@@ -217,7 +217,7 @@ impl Span {
         (told.namespace, told.keys) = (about.namespace(), about.keys);
     }
 
-    /// Notes the waits of its call.
+    /// Notes where the call has waited.
     pub fn tell_waits(&self, laps: &Laps) {
         self.told.lock().waits = laps.all();
     }

@@ -1,8 +1,8 @@
 //! Principals, and the grants that say what each may do.
 //!
-//! A principal is a token, a client's certificate, or *anonymous*: whoever shows neither. What is granted to anonymous is
-//! granted to everybody. There are no rules but grants: what is not granted is denied. They do not hold for whoever asks over
-//! the local socket of a node, who is called *local* where people read.
+//! A principal is a token, a client's certificate, or *anonymous*: callers that show neither. What is granted to anonymous is
+//! granted to everybody. There are no rules but grants: what is not granted is denied. They do not hold for callers that ask
+//! over the local socket of a node, who is called *local* where people read.
 //!
 //! Invariant: a table to which nothing was written grants anonymous everything. What a cluster was founded for, or told since,
 //! is written.
@@ -35,9 +35,9 @@ pub const PER_SECOND_MAX: u32 = 100_000_000;
 const TOKEN_NAME_CHARS_MAX: usize = 64;
 /// How many bytes the URI of a certificate may have.
 const URI_BYTES_MAX: usize = 256;
-/// The name of the principal of whoever shows nothing.
+/// The name of the principal of callers that show nothing.
 pub const ANONYMOUS: &str = "anonymous";
-/// The name of whoever asks over the local socket of a node.
+/// The name of callers that ask over the local socket of a node.
 pub const LOCAL: &str = "local";
 /// How many hexadecimal digits of a token's hash are its id.
 const ID_DIGITS: usize = 12;
@@ -95,7 +95,7 @@ impl Grant {
         Verb::ALL.map(|verb| Grant { verb, namespaces: all() }).to_vec()
     }
 
-    /// Whether whoever has this one may do all that `other` allows.
+    /// Whether the owner of this one may do all that `other` allows.
     pub fn covers(&self, other: &Grant) -> bool {
         // No name has a star: a pattern fits as a name would that begins so.
         self.verb == other.verb && self.namespaces.fits(&other.namespaces.0)
@@ -240,7 +240,7 @@ impl fmt::Display for AddressRange {
     }
 }
 
-/// The SHA-256 of a token. Whoever has it alone cannot make the token of it.
+/// The SHA-256 of a token. Nobody can make the token of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TokenHash(pub [u8; 32]);
 
@@ -271,7 +271,7 @@ pub struct Quota {
     pub burnt_per_day: Option<NonZeroU64>,
 }
 
-/// The mark by which a principal is known.
+/// What identifies a principal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum PrincipalKey {
     /// A caller that shows nothing, at these addresses, or at any.
@@ -296,7 +296,7 @@ pub struct PrincipalRecord {
 /// The properties of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenRecord {
-    /// The name of whoever has it.
+    /// The name of its owner.
     pub name: String,
     /// From when on it is worth nothing, in milliseconds since 1970.
     pub expires_ms: Option<u64>,
@@ -463,8 +463,8 @@ impl Principals {
         self.is_open
     }
 
-    /// The quotas that hold for a caller on a namespace, each with whose it is. The caller shows this, and is at the address that
-    /// `network` names. Who has no principal of its own has those of anonymous.
+    /// The quotas that hold for a caller on a namespace, each with whose it is. The caller shows this, and is at the address
+    /// that `network` names. Who has no principal of its own has those of anonymous.
     pub fn quotas<'a>(
         &'a self, shown: &Credential, network: u64, namespace: &'a str,
     ) -> impl Iterator<Item = (&'a PrincipalKey, &'a Quota)> {
@@ -482,8 +482,8 @@ impl Principals {
         all.filter(move |(_, quota)| quota.namespaces.fits(namespace))
     }
 
-    /// The id of a caller that shows this, where callers share something: two tokens of one name are one principal. `None` if it
-    /// shows nothing, or a token that is worth nothing at `now_ms`: it is one of its address then.
+    /// The id of a caller that shows this, where callers share something: two tokens of one name are one principal. `None` if
+    /// it shows nothing, or a token that is worth nothing at `now_ms`: it is one of its address then.
     pub fn id_of(&self, shown: &Credential, now_ms: impl FnOnce() -> u64) -> Option<u64> {
         match shown {
             Credential::Nothing => None,
@@ -549,7 +549,8 @@ impl Principals {
         Verb::ALL.into_iter().all(has)
     }
 
-    /// Whether somebody may administer the cluster at `now_ms`: a token that has not ended, or whoever shows none.
+    /// Whether somebody may administer the cluster at `now_ms`: the owner of a token that has not ended, or callers that show
+    /// none.
     pub fn has_administrator(&self, now_ms: u64) -> bool {
         self.iter().any(|(_, record)| {
             let ends_ms = record.token.as_ref().and_then(|token| token.expires_ms);
@@ -558,8 +559,8 @@ impl Principals {
         })
     }
 
-    /// Whether a caller that shows this, at the address that `network` names, may do what it wants at `now_ms`. Only what expires
-    /// asks for the time.
+    /// Whether a caller that shows this, at the address that `network` names, may do what it wants at `now_ms`. Only what
+    /// expires asks for the time.
     ///
     /// # Errors
     /// [`Denied`] if not.
@@ -615,7 +616,7 @@ pub enum AccessChange {
     Found {
         /// The token.
         admin: TokenHash,
-        /// The grants that are everything, by the release that proposes it.
+        /// All grants, as the release that proposes the entry knows them.
         grants: Vec<Grant>,
         /// When it was proposed, by the leader's clock: milliseconds since 1970.
         now_ms: u64,
@@ -646,7 +647,7 @@ pub enum AccessChange {
         keys: Vec<PrincipalKey>,
         /// All quotas of each.
         quotas: Vec<Quota>,
-        /// The grants that are everything, by the release that proposes it: anonymous has them before anything was written.
+        /// All grants, as the release that proposes the entry knows them: anonymous has them before anything was written.
         everything: Vec<Grant>,
     },
 }

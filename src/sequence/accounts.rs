@@ -25,16 +25,16 @@ pub struct DayAccounts {
     /// and those that a raised floor passed over, are among them. Of ids that share sections, those of the id that took the
     /// greatest numbers count.
     pub handed_out: u64,
-    /// At most so many were skipped because a leader ended without returning its chunks. Entered when the section is
+    /// How many were skipped, at most, because a leader ended without returning its chunks. Entered when the section is
     /// written again.
     pub leader_change: u64,
-    /// So many were skipped because a key rose to the greatest number of the section that it shares.
+    /// How many were skipped because a key rose to the greatest number of the section that it shares.
     pub shared_section: u64,
-    /// So many were taken, and the fence failed.
+    /// How many were taken before the fence failed.
     pub fence: u64,
-    /// So many were taken for a message of several keys, whose deadline passed.
+    /// How many were taken for a message of several keys, whose deadline passed.
     pub deadline: u64,
-    /// So many were passed over because a floor was raised.
+    /// How many were passed over because a floor was raised.
     pub floor: u64,
 }
 

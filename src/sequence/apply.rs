@@ -225,11 +225,11 @@ fn apply_part<T: Table>(
     let config = &namespace.config;
     let (progression, quota) = (config.progression(), (config.keys_max, config.section_size));
     let count_max = config.count_max.unwrap_or(u64::MAX).min(count_max);
-    let before = before(table, book, remembering, part)?;
-    if let Some(Before::Answered(answer)) = before {
+    let nothing = nothing_to_take(table, book, remembering, part)?;
+    if let Some(NothingToTake::Answered(answer)) = nothing {
         return Ok(answer);
     }
-    let is_left_out = before.is_some();
+    let is_left_out = nothing.is_some();
     let mut taken = Vec::with_capacity(part.takes.len());
     for take in &part.takes {
         taken.push(match take.count > count_max {
@@ -250,7 +250,7 @@ fn apply_part<T: Table>(
 }
 
 /// The reason for which a part of a message takes nothing.
-enum Before {
+enum NothingToTake {
     /// It takes nothing. This is the answer.
     Answered(PartTaken),
     /// An earlier try of it took nothing, and neither does this one.
@@ -258,9 +258,9 @@ enum Before {
 }
 
 /// `None` if the part has no id, or comes for the first time and may take numbers.
-fn before<T: Table>(
+fn nothing_to_take<T: Table>(
     table: &T, book: &RequestBook, remembering: &Remembering, part: &MessagePart,
-) -> Result<Option<Before>, T::Error> {
+) -> Result<Option<NothingToTake>, T::Error> {
     let Some(id) = &part.id else {
         return Ok(None);
     };
@@ -272,7 +272,7 @@ fn before<T: Table>(
         false => None,
     };
     if own.iter().chain(&left_out).any(|known| known.has_left_out(part)) {
-        return Ok(Some(Before::LeftOut));
+        return Ok(Some(NothingToTake::LeftOut));
     }
     let answer = match (own, part.made_ms) {
         (Some(own), _) => Some(again(own, part)),
@@ -283,13 +283,13 @@ fn before<T: Table>(
         (None, None) => None,
     };
     if answer.is_some() {
-        return Ok(answer.map(Before::Answered));
+        return Ok(answer.map(NothingToTake::Answered));
     }
     let bytes = Remembered::bytes(id, &part.takes);
     for share in IdShare::all_of(part.namespace, part.caller) {
         let held = table.id_bytes(share)?;
         if let Some(full) = book.full(remembering, bytes, (share, held)) {
-            return Ok(Some(Before::Answered(PartTaken::IdsFull(full))));
+            return Ok(Some(NothingToTake::Answered(PartTaken::IdsFull(full))));
         }
     }
     Ok(None)
@@ -306,7 +306,7 @@ fn again(before: Remembered, part: &MessagePart) -> PartTaken {
     }
 }
 
-/// Remembers what a part of a message took. Whoever got nothing may ask again once more is there. But other parts of the
+/// Remembers what a part of a message took. A caller that got nothing may ask again once more is there. But other parts of the
 /// message may get something: that this one took nothing is remembered, and not what it asked for.
 fn remember<T: Table>(
     table: &mut T, book: &mut RequestBook, (part, id): (&MessagePart, &PartId), taken: &[Taken],

@@ -14,8 +14,8 @@ const PRINCIPAL: u64 = 0xff << 1;
 
 const PRINCIPAL_BITS: u32 = 9;
 
-/// The id of a principal of this name where callers share something. An address has [`network_of`] it there. All nodes say the
-/// same. Two names may have one id, if rarely: they share one share then. (The hash is FNV-1a: Fowler, Noll and Vo.)
+/// The id of a principal of this name where callers share something. For an address, see [`network_of`]. All nodes give a name
+/// the same id. Two names may have one id, if rarely: they share one share then. (The hash is FNV-1a: Fowler, Noll and Vo.)
 pub fn principal_id(name: &str) -> u64 {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -64,7 +64,7 @@ pub use section::{Chunk, EPOCHS_LIVE, Exhausted, Raise, SectionAccounts, Section
 pub use table::Table;
 pub use totals::{NamespaceTotals, Tombstone};
 pub use workers::{
-    AHEAD_MAX_MS, LeaseFloor, WORKERS_MAX, WorkerAct, WorkerAnswer, WorkerAsk, WorkerRecord,
+    AHEAD_MAX_MS, LeaseBound, WORKERS_MAX, WorkerAct, WorkerAnswer, WorkerAsk, WorkerRecord,
 };
 pub use written_key::{InvalidWrittenKey, WrittenKey};
 

@@ -6,13 +6,13 @@ use super::{
     ids::{NamespaceId, SectionId, SectionKey},
     key::{Key, KeyKind},
     progression::{NUMBER_MAX, Progression},
-    workers::LeaseFloor,
+    workers::LeaseBound,
 };
 
 /// The greatest length of a namespace's name, in characters.
 pub const NAMESPACE_NAME_CHARS_MAX: usize = 64;
 
-/// A key has at least so many steps, or one for each of its numbers: each crash of a leader skips one.
+/// How many steps a key has at least, unless it has one for each of its numbers: each crash of a leader skips one.
 const STEPS_OF_KEY_MIN: u64 = 1_024;
 
 /// The configuration of a namespace, as its operator chooses it.
@@ -68,7 +68,7 @@ pub struct Namespace {
     /// forgotten.
     pub floor: u64,
     /// No worker id of a deleted namespace of this name was leased beyond this.
-    pub lease_floor: LeaseFloor,
+    pub lease_floor: LeaseBound,
 }
 
 /// Why a namespace's configuration is refused.
@@ -295,7 +295,7 @@ impl Namespace {
     /// A new namespace.
     pub fn new(id: NamespaceId, config: NamespaceConfig) -> Self {
         let max_ever = config.max;
-        Namespace { id, config, max_ever, floor: 0, lease_floor: LeaseFloor::default() }
+        Namespace { id, config, max_ever, floor: 0, lease_floor: LeaseBound::default() }
     }
 
     /// No number above this one was ever handed out.

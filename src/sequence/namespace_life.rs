@@ -14,7 +14,7 @@ use super::{
     namespace_change::{NamespaceChange, why_fixed},
     table::Table,
     totals::Tombstone,
-    workers::LeaseFloor,
+    workers::LeaseBound,
 };
 
 /// The outcome of an entry: a value, or a refusal.
@@ -58,7 +58,7 @@ pub fn create<T: Table>(
     }
     let tombstone = table.tombstone(&config.name)?;
     let floor = tombstone.map_or(0, |tombstone| tombstone.floor);
-    let leased = tombstone.map_or(LeaseFloor::default(), |tombstone| tombstone.leased);
+    let leased = tombstone.map_or(LeaseBound::default(), |tombstone| tombstone.leased);
     match above(config.clone(), floor) {
         Ok(config) => insert(table, config.with_fitting_steps(), floor, leased, None),
         Err(refused) => Ok(Err(refused)),
@@ -142,7 +142,7 @@ fn above(mut config: NamespaceConfig, floor: u64) -> Result<NamespaceConfig, Nam
 
 /// Writes a new namespace under the next id, in the place of the tombstone of its name, or of `old`.
 fn insert<T: Table>(
-    table: &mut T, config: NamespaceConfig, floor: u64, lease_floor: LeaseFloor,
+    table: &mut T, config: NamespaceConfig, floor: u64, lease_floor: LeaseBound,
     old: Option<NamespaceId>,
 ) -> Refusable<Namespace, T::Error> {
     let id = table.next_namespace_id()?.unwrap_or(NamespaceId(1));

@@ -15,9 +15,9 @@
 //! time up to which it has forgotten ids: whatever is not younger takes nothing, however long ids are kept by now.
 //!
 //! The bytes that may be remembered are shared. A caller (a principal, or the callers of one address) may hold as many as are
-//! still free, and a namespace twice as many. So whoever holds much leaves room for others: alone, a caller gets half of all,
-//! and a namespace two thirds. (Choudhury and Hahne, "Dynamic Queue Length Thresholds", 1998.) What took nothing is remembered
-//! without what it asked for.
+//! still free, and a namespace twice as many. So a caller that holds much leaves room for others: alone, a caller gets half of
+//! all, and a namespace two thirds. (Choudhury and Hahne, "Dynamic Queue Length Thresholds", 1998.) What took nothing is
+//! remembered without what it asked for.
 //!
 //! Invariant: an id is remembered in the entry that takes its numbers, and not forgotten before its time. What each share
 //! has is the sum of the bytes of its ids.
@@ -189,8 +189,8 @@ impl RequestBook {
         Ok(due)
     }
 
-    /// The reading of the clock, if a message with an id of this `lifetime` that was made at `made_ms` may take nothing: an
-    /// earlier copy of it may have, and be forgotten.
+    /// `Some(now)` if a message with an id of this `lifetime` that was made at `made_ms` is too old to be served: an earlier
+    /// copy may have taken numbers and been forgotten.
     pub fn expired(
         &self, remembering: &Remembering, lifetime: Lifetime, made_ms: u64,
     ) -> Option<u64> {

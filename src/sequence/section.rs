@@ -22,9 +22,9 @@
 //! ```
 //!
 //! - *left*: numbers of the epoch that goes on. Only its leader knows how many of them were handed out since.
-//! - *skipped*: at most so many numbers at or below the floor were handed out to nobody, because an epoch ended without
+//! - *skipped*: how many numbers at or below the floor at most were handed out to nobody, because an epoch ended without
 //!   a trim. What such an epoch used of its last chunk, no entry tells.
-//! - *handed out*: at least so many numbers were taken from memory. Those that were lost on the way to a caller are among
+//! - *handed out*: how many numbers at least were taken from memory. Those that were lost on the way to a caller are among
 //!   them: the leader counts these.
 //!
 //! The sum holds by arithmetic, whatever `max` is and was. If keys share the section, it holds for the one that took the
@@ -38,7 +38,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use super::progression::{NUMBER_MAX, Progression, Range};
 use crate::planted_bugs::{Bug, is_planted};
 
-/// A section is live, and an epoch gives a chunk of it, for so many epochs after its record was written. With few of them,
+/// For how many epochs after its record was written a section is live, and an epoch gives a chunk of it. With few of them,
 /// leaders that are lost one after the other, before their checkpointers are through, leave sections in use that are not live.
 /// With many, a section that nobody uses any more loses much: as many steps, and what was left of its last chunk, however
 /// many leader changes there are. The log's entries mean something else with another value: a change of it is a change of
@@ -70,11 +70,11 @@ pub struct SectionRecord {
 /// The accounts of the numbers of a section with one key, up to its ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SectionAccounts {
-    /// At least so many were handed out.
+    /// How many were handed out, at least.
     pub handed_out: u64,
-    /// At most so many were skipped.
+    /// How many were skipped, at most.
     pub skipped: u64,
-    /// So many belong to the epoch that goes on.
+    /// How many belong to the epoch that goes on.
     pub left: u64,
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     namespace::Namespace,
     section::{EPOCHS_LIVE, SectionRecord},
-    workers::{LeaseFloor, WorkerRecord},
+    workers::{LeaseBound, WorkerRecord},
 };
 use crate::planted_bugs::{Bug, is_planted};
 
@@ -21,7 +21,7 @@ pub struct NamespaceTotals {
     /// The greatest step that a record ever had.
     pub step_max: u64,
     /// No worker id was leased beyond this.
-    pub leased: LeaseFloor,
+    pub leased: LeaseBound,
 }
 
 /// The mark that a deleted namespace leaves under its name: no number and no lease of a worker id lay above it.
@@ -32,7 +32,7 @@ pub struct Tombstone {
     /// How far the greatest step of a section reached. `ratchet recover` counts its margin in it.
     pub step_width: u64,
     /// No worker id was leased beyond this under the name.
-    pub leased: LeaseFloor,
+    pub leased: LeaseBound,
 }
 
 impl NamespaceTotals {
@@ -45,7 +45,7 @@ impl NamespaceTotals {
 
     /// Notes that a lease of a worker id is written.
     pub fn note_lease(&mut self, lease: &WorkerRecord) {
-        self.leased = self.leased.max(lease.floor());
+        self.leased = self.leased.max(lease.bound());
     }
 
     /// True if nothing was handed out: no number, and no worker id.

@@ -24,7 +24,7 @@ const TAKEN_BACK: &str = "taken back";
 /// The last lease of a worker id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerRecord {
-    /// Its holder, in its own words.
+    /// The name that its holder gives itself, for the list of workers.
     pub holder: String,
     /// Names the lease: each one of a worker id has a greater token than the one before.
     pub token: u64,
@@ -36,9 +36,9 @@ pub struct WorkerRecord {
     pub written_ms: u64,
 }
 
-/// A ceiling and a token that no lease of some worker ids went beyond. Later leases lie above both.
+/// A ceiling and a token that bound the leases of some worker ids. Later leases lie above both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct LeaseFloor {
+pub struct LeaseBound {
     /// The greatest ceiling.
     pub ceiling_ms: u64,
     /// The greatest token.
@@ -61,7 +61,7 @@ pub struct WorkerAsk {
 pub enum WorkerAct {
     /// Lease it, if it is free.
     Lease {
-        /// The node that asks, in its own words.
+        /// The name that the holder gives itself, for the list of workers.
         holder: String,
         /// The ceiling, unless the lease begins above it.
         up_to_ms: u64,
@@ -110,11 +110,11 @@ pub enum WorkerAnswer {
     NoNamespace,
 }
 
-impl LeaseFloor {
-    /// The floor that neither this one's leases nor those of `other` went beyond.
+impl LeaseBound {
+    /// The least ceiling and token that bound the leases of both.
     #[must_use]
-    pub fn max(self, other: LeaseFloor) -> LeaseFloor {
-        LeaseFloor {
+    pub fn max(self, other: LeaseBound) -> LeaseBound {
+        LeaseBound {
             ceiling_ms: self.ceiling_ms.max(other.ceiling_ms),
             token: self.token.max(other.token),
         }
@@ -122,7 +122,7 @@ impl LeaseFloor {
 
     /// True if there was no lease.
     pub fn is_none(self) -> bool {
-        self == LeaseFloor::default()
+        self == LeaseBound::default()
     }
 }
 
@@ -132,7 +132,7 @@ impl WorkerRecord {
     /// # Errors
     /// [`WorkerAnswer::Held`] if the worker id is not free at `now_ms`.
     pub fn lease(
-        before: Option<&WorkerRecord>, floor: LeaseFloor, holder: &str, up_to_ms: u64, now_ms: u64,
+        before: Option<&WorkerRecord>, floor: LeaseBound, holder: &str, up_to_ms: u64, now_ms: u64,
     ) -> Result<WorkerRecord, WorkerAnswer> {
         if let Some(held) = before.filter(|before| !before.is_free(now_ms)) {
             return Err(WorkerAnswer::Held {
@@ -140,15 +140,15 @@ impl WorkerRecord {
                 until_ms: held.ceiling_ms,
             });
         }
-        let last = before.map_or(LeaseFloor::default(), WorkerRecord::floor);
+        let last = before.map_or(LeaseBound::default(), WorkerRecord::bound);
         let from = match is_planted(Bug::WorkerReusedBeforeCeiling) {
             false => last.max(floor),
-            true => LeaseFloor { ceiling_ms: last.ceiling_ms.min(now_ms), ..last }.max(floor),
+            true => LeaseBound { ceiling_ms: last.ceiling_ms.min(now_ms), ..last }.max(floor),
         };
         Ok(WorkerRecord {
             holder: holder.to_owned(),
             // Beyond the time, so that no token comes again where all that was known of earlier leases is forgotten, or was
-            // lost: whoever holds one of those cannot take this lease for its own.
+            // lost: a holder of one of those cannot take this lease for its own.
             token: from.token.saturating_add(1).max(now_ms),
             from_ms: from.ceiling_ms,
             ceiling_ms: from.ceiling_ms.max(up_to_ms),
@@ -191,9 +191,9 @@ impl WorkerRecord {
         })
     }
 
-    /// The floor that the lease, and those before it, did not go beyond.
-    pub fn floor(&self) -> LeaseFloor {
-        LeaseFloor { ceiling_ms: self.ceiling_ms, token: self.token }
+    /// The ceiling and the token of this lease, which bound those before it, too.
+    pub fn bound(&self) -> LeaseBound {
+        LeaseBound { ceiling_ms: self.ceiling_ms, token: self.token }
     }
 }
 
@@ -204,7 +204,7 @@ mod tests {
     fn lease(
         before: Option<&WorkerRecord>, up_to_ms: u64, now_ms: u64,
     ) -> Result<WorkerRecord, WorkerAnswer> {
-        WorkerRecord::lease(before, LeaseFloor::default(), "a", up_to_ms, now_ms)
+        WorkerRecord::lease(before, LeaseBound::default(), "a", up_to_ms, now_ms)
     }
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_lease_under_a_clock_that_was_set_back_begins_at_the_last_ceiling_and_is_empty() {
-        let floor = LeaseFloor { ceiling_ms: 5_000, token: 7 };
+        let floor = LeaseBound { ceiling_ms: 5_000, token: 7 };
         let empty = WorkerRecord::lease(None, floor, "a", 1_010, 1_000).unwrap();
         assert_eq!((empty.from_ms, empty.ceiling_ms, empty.token), (5_000, 5_000, 1_000));
         let renewed = empty.renew(1_000, 5_010, 5_000).unwrap();
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(next.renew(forgotten.token, 3_000, 2_000), None);
         // Under a clock that stands still they grow as well.
         let again = lease(Some(&forgotten), 1_021, 1_011).unwrap();
-        let floor = LeaseFloor { token: again.token, ..LeaseFloor::default() };
+        let floor = LeaseBound { token: again.token, ..LeaseBound::default() };
         let later = WorkerRecord::lease(None, floor, "a", 1_021, 1_000).unwrap();
         assert_eq!(later.token, again.token + 1);
     }

@@ -1,12 +1,12 @@
 //! The connections of a port that speaks HTTP: closes idle ones, and ends the others gracefully when the node stops. Those
 //! of HTTP/1 are in `http1.rs`.
 //!
-//! `listeners.rs` binds the ports, and `local_socket.rs` the local socket. `acceptor.rs` accepts connections, `places.rs` has the
-//! places for them, and `client_limit.rs` says how many clients' connections there may be. `opening.rs` begins a connection,
-//! whose bytes are a `stream.rs`; `owner.rs` says who asks over it, and `until_known.rs` what may come while nobody knows.
-//! `calls.rs` counts its calls, and `aside.rs` waits beside them for its end. `inspected_body.rs` looks at a body while it
-//! arrives: `unfinished.rs` limits its memory and its time, and `arrival.rs` says whether it is late. `patient_socket.rs` and
-//! `unread_answers.rs` end what nobody reads.
+//! `listeners.rs` binds the ports, and `local_socket.rs` the local socket. `acceptor.rs` accepts connections, `places.rs` has
+//! the places for them, and `client_limit.rs` says how many clients' connections there may be. `opening.rs` begins a
+//! connection, whose bytes are a `stream.rs`; `owner.rs` says who asks over it, and `until_known.rs` what may come while nobody
+//! knows. `calls.rs` counts its calls, and `aside.rs` waits beside them for its end. `inspected_body.rs` looks at a body while
+//! it arrives: `unfinished.rs` limits its memory and its time, and `arrival.rs` says whether it is late. `patient_socket.rs`
+//! and `unread_answers.rs` end what nobody reads.
 //!
 //! Invariant: a silent connection is closed within the limits below.
 
@@ -161,13 +161,13 @@ struct Ends {
     stop: CancellationToken,
 }
 
-/// Among what comes with a call: cancelled once its connection is too old, or a stranger's for too long. Streams end then, as when
-/// the node stops.
+/// Among what comes with a call: cancelled once its connection is too old, or a stranger's for too long. Streams end then, as
+/// when the node stops.
 #[derive(Clone)]
 pub struct TooOld(pub CancellationToken);
 
-/// Serves one HTTP/2 connection until its other end closes it, it is idle for too long or too old, a stranger's for too long, or the
-/// node stops.
+/// Serves one HTTP/2 connection until its other end closes it, it is idle for too long or too old, a stranger's for too long,
+/// or the node stops.
 ///
 /// # Errors
 /// A text if the other end does not speak HTTP/2, or breaks it.

@@ -1,7 +1,7 @@
 //! The services of gRPC: what they share.
 //!
-//! `sequencer.rs` and `next_many.rs` answer requests for numbers, `ids.rs` those for ids, and `operations.rs` all others. `errors.rs`
-//! says how failures are told and counted, and `health.rs` whether the node is ready.
+//! `sequencer.rs` and `next_many.rs` answer requests for numbers, `ids.rs` those for ids, and `operations.rs` all others.
+//! `errors.rs` says how failures are told and counted, and `health.rs` whether the node is ready.
 
 pub(super) mod errors;
 mod health;
@@ -36,7 +36,7 @@ use crate::{
 pub struct Services {
     /// The node.
     pub context: Arc<NodeContext>,
-    /// Streams end at this.
+    /// Cancelled when the node stops: streams end then.
     pub stop: CancellationToken,
 }
 
@@ -70,8 +70,8 @@ impl Services {
         })
     }
 
-    /// The stream `told` for a caller that watches something, until `end`, or until nothing was told for as long as a connection
-    /// may be idle and another call needs the place.
+    /// The stream `told` for a caller that watches something, until `end`, or until nothing was told for as long as a
+    /// connection may be idle and another call needs the place.
     fn watched<T: Send + 'static>(
         &self, told: impl Stream<Item = Result<T, Status>> + Send + 'static,
         end: WaitForCancellationFutureOwned,

@@ -3,10 +3,10 @@
 //!
 //! From a socket to a number: a request that is meant for another cluster is refused here. `../foreign_page.rs` refuses what
 //! another site's page asks for. `endpoints.rs` has the routes of what `proto` describes for HTTP (`google.api.http`), and
-//! `answers.rs` has the messages answered. `headers.rs` reads the deadline and who asks, `path.rs` the path, `bodies.rs` the body
-//! within its limits, and `message.rs` makes such a message of them: the same as gRPC's. `problem.rs` tells what went wrong.
-//! `export.rs` streams what this node knows if it leads. `drop_in.rs` answers clients of other id generators in the form that
-//! they know. `page.rs` is the status page, for which browsers log in, and `openapi.rs` describes the API.
+//! `answers.rs` has the messages answered. `headers.rs` reads the deadline and who asks, `path.rs` the path, `bodies.rs` the
+//! body within its limits, and `message.rs` makes such a message of them: the same as gRPC's. `problem.rs` tells what went
+//! wrong. `export.rs` streams what this node knows if it leads. `drop_in.rs` answers clients of other id generators in the form
+//! that they know. `page.rs` is the status page, for which browsers log in, and `openapi.rs` describes the API.
 //!
 //! Invariant: a number of 64 bits is written as a string unless the caller knows no other form. In JavaScript, and wherever
 //! else numbers are floating, those above 2^53 would be rounded.
@@ -112,7 +112,7 @@ impl Connection {
                 Some(route) => route.answer(context, &self.owner, (&head, body)).await,
                 None => {
                     head.extensions.insert(self.owner.clone());
-                    // In a box, as is every way that is seldom gone.
+                    // Boxed, like every rare path: the future of the common path stays small.
                     let answering =
                         Box::pin(pages.clone().oneshot(Request::from_parts(head, body)));
                     let Ok(answer) = answering.await;

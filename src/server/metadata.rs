@@ -117,7 +117,7 @@ pub struct Addressed<S> {
 
 impl<S> Addressed<S> {
     /// Lets those calls of a connection through to `routes` that are meant for the cluster of the node of `context`, with who
-    /// asks in each. The connection counts for whoever that is before the call begins.
+    /// asks in each. The connection counts for that caller before the call begins.
     pub fn new(routes: S, context: Arc<NodeContext>, owner: Owner) -> Self {
         Addressed { routes, context, owner }
     }

@@ -4,9 +4,9 @@
 //! From a socket to a number:
 //!
 //! 1. `connections/listeners.rs` binds the ports. `connections/acceptor.rs` accepts a connection, if there is room for it
-//!    (`connections/places.rs`), and `connections/opening.rs` begins it, with TLS (`tls.rs`) or without. `connections.rs` serves
-//!    the calls of an HTTP connection; `connections/calls.rs` knows when it is idle. `connections/local_socket.rs` does all of
-//!    that for the local socket.
+//!    (`connections/places.rs`), and `connections/opening.rs` begins it, with TLS (`tls.rs`) or without. `connections/owner.rs`
+//!    says who asks. `connections.rs` serves the calls of an HTTP connection; `connections/calls.rs` knows when it is idle.
+//!    `connections/local_socket.rs` does all of that for the local socket.
 //! 2. `metadata.rs` refuses what is meant for another cluster. `connections/unfinished.rs` limits the memory of a message
 //!    that arrives in parts, and `peer/body.rs` what strangers send to the peer port; both know when it is late
 //!    (`connections/arrival.rs`). The gRPC library decodes the whole message and calls a method of a service:
@@ -17,19 +17,24 @@
 //!    node have no service: `grpc/operations.rs` passes their messages on as they are.
 //! 4. The answer is a message. A failure becomes a gRPC status and is counted (`grpc/errors.rs`).
 //!
-//! `http.rs` is the same for JSON over HTTP, and `resp.rs` for Redis clients: both make the same messages. A folder uses those in
-//! the rows below it (`tests/architecture/rooms.rs`). From the top down:
+//! `http.rs` is the same for JSON over HTTP, and `resp.rs` for Redis clients: both make the same messages. A folder uses those
+//! in the rows below it (`tests/architecture/rooms.rs`). From the top down, a blank line between two rows:
 //!
 //! * `http`: JSON over HTTP, the status page, and the forms of other id generators.
 //! * `peer`: the peer protocol, both ends of it.
+//!
 //! * `grpc`: the services for callers.
-//! * `resp`: commands of Redis clients.
+//!
 //! * `metadata`: the headers of a call: cluster, deadline, compression.
+//! * `resp`: commands of Redis clients.
+//!
 //! * `connections`: ports, connections, and the bounds on both.
 //! * `metrics`: the port for Prometheus and probes.
 //! * `otlp`: sends spans to a collector.
+//!
 //! * `foreign_page`: refuses requests that a page of another site sends.
 //! * `tls`: the certificates of this node, and those that it accepts.
+//!
 //! * `rare_warning`: warnings that are given now and then only.
 //! * `trace_headers`: the trace that the headers of a call name.
 //! * `written`: integers and keys that callers write as text.
@@ -191,7 +196,7 @@ fn of_peers(tls: &Tls, config: &Config) -> Opening {
 struct Ports {
     /// The node.
     context: Arc<NodeContext>,
-    /// Ports end at this.
+    /// Cancelled when the node stops: ports end then.
     stop: CancellationToken,
 }
 
@@ -202,8 +207,8 @@ impl Ports {
         self.serve_grpc(listener, opening, limits, |owner| owner).await;
     }
 
-    /// Serves the port for administrators: what the client port serves. Its limits are its own, so that clients that fill theirs
-    /// keep no administrator out.
+    /// Serves the port for administrators: what the client port serves. Its limits are its own, so that clients that fill
+    /// theirs keep no administrator out.
     async fn serve_administrators(self, listener: TcpListener, opening: Opening) {
         let limits = Limits {
             callers: Some((self.context.callers.clone(), Port::Administrators)),
@@ -212,7 +217,8 @@ impl Ports {
         self.serve_grpc(listener, opening, limits, Owner::at_admin_port).await;
     }
 
-    /// Serves the public API, health and reflection at a port whose callers are what `at_port` makes of the owner of a connection.
+    /// Serves the public API, health and reflection at a port whose callers are what `at_port` makes of the owner of a
+    /// connection.
     async fn serve_grpc(
         self, listener: TcpListener, opening: Opening, limits: Limits, at_port: fn(Owner) -> Owner,
     ) {
@@ -229,7 +235,7 @@ impl Ports {
         serve(listener, opening, answer, Protocol::Http2, limits, stop).await;
     }
 
-    /// Serves the local socket: what the client port serves, for whoever may open the data directory.
+    /// Serves the local socket: what the client port serves, for users who may open the data directory.
     async fn serve_local(self, socket: LocalSocket) {
         let idle = Duration::from_millis(self.context.config.connection_idle_ms);
         let Some(routes) = self.metered_routes(idle) else {
@@ -240,8 +246,8 @@ impl Ports {
         socket.serve(answer, idle, self.stop).await;
     }
 
-    /// The services of the client port, whose unfinished messages are metered. A stream may be silent for `idle`, if others need
-    /// its place. `None` if the node cannot go on.
+    /// The services of the client port, whose unfinished messages are metered. A stream may be silent for `idle`, if others
+    /// need its place. `None` if the node cannot go on.
     fn metered_routes(&self, idle: Duration) -> Option<impl Answering + use<>> {
         let told = |error| format!("cannot create the reflection service: {error}");
         let routes = self.client_routes().map_err(|error| self.context.fail(told(error))).ok()?;

@@ -1,8 +1,8 @@
 //! `ratchet.peer.v1.Peer`: Raft's messages, greetings and snapshots. Requests that followers forward are
 //! answered in [`self::forwarded`].
 //!
-//! `client.rs` is the other end, with `append_stream.rs` for appends. `sent.rs` says who sends a message, and `body.rs` looks at that
-//! before the message is whole.
+//! `client.rs` is the other end, with `append_stream.rs` for appends. `sent.rs` says who sends a message, and `body.rs` looks
+//! at that before the message is whole.
 //!
 //! The simulator calls [`PeerServices`] without a network, so its methods take any stream.
 
@@ -44,7 +44,7 @@ use crate::{
 pub struct PeerServices {
     /// The node.
     pub context: Arc<NodeContext>,
-    /// Streams end at this.
+    /// Cancelled when the node stops: streams end then.
     pub stop: CancellationToken,
 }
 

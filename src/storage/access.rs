@@ -132,14 +132,15 @@ pub fn check_access(dir: &Path) -> Result<(), StoreError> {
     Err(StoreError::Inaccessible(why))
 }
 
-/// The error of whoever opened the data directory `dir`, as [`StoreError::Inaccessible`] if the disk is well, and a file is not
-/// open to the user of this process: then no restart helps.
+/// The error of the process that opened the data directory `dir`, as [`StoreError::Inaccessible`] if the disk is well, and a
+/// file is not open to the user of this process: then no restart helps.
 pub fn denied_or(dir: &Path, error: StoreError) -> StoreError {
     let denied = match &error {
         StoreError::Io { path, source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
             Some(path.clone())
         }
-        // RocksDB tells of a file that is not open to it as of an invalid argument. Damage is damage, whoever may read the rest.
+        // RocksDB tells of a file that is not open to it as of an invalid argument. Damage is damage, whoever may read the
+        // rest.
         StoreError::Database { .. } if !error.to_string().contains("Corruption: ") => {
             denied_in(&dir.join(DATABASE))
         }

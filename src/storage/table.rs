@@ -1,9 +1,9 @@
 //! The records of an applied table: how they are found, read and changed.
 //!
-//! `generation` finds them, `meta` says how far the table is, and `namespaces` holds the namespaces in memory. `view` is for readers,
-//! with `recent` for the records of sections that are in memory (`recent_part`), and `records_fill`, which reads them. `listing`,
-//! `namespace_records` and `ceilings` read what people and exports ask for. `change` collects what entries write, with `records`
-//! for those of one kind.
+//! `generation` finds them, `meta` says how far the table is, and `namespaces` holds the namespaces in memory. `view` is for
+//! readers, with `recent` for the records of sections that are in memory (`recent_part`), and `records_fill`, which reads them.
+//! `listing`, `namespace_records` and `ceilings` read what people and exports ask for. `change` collects what entries write,
+//! with `records` for those of one kind.
 
 pub(super) mod ceilings;
 mod change;

@@ -3,8 +3,8 @@
 //! Raft goes on once an entry is readable, or purged, and holds up everything else meanwhile: heartbeats, votes. A write to a
 //! busy disk can take as long as an fsync. So that is true here at once, and in the database later.
 //!
-//! Invariant: an entry is taken out only once it is in the database. Whoever looks here first, and there afterwards, finds
-//! it.
+//! Invariant: an entry is taken out only once it is in the database. A reader that looks here first, and there afterwards,
+//! finds it.
 
 use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc};
 

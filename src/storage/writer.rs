@@ -126,7 +126,7 @@ impl DiskHealth {
 }
 
 /// The writer's handle. Dropping it waits for the threads, which first write everything that was sent; not for long, as their
-/// disk may hang. Tasks are not waited for: they end by themselves after they have written everything.
+/// disk may hang. It does not wait for tasks: they end by themselves after they have written everything.
 pub struct Writer {
     writes: Option<mpsc::UnboundedSender<Write>>,
     /// Disconnected once the threads have written everything and let the database go, or panicked. `None` for tasks.
@@ -299,7 +299,7 @@ impl LogDisk {
         for write in writes {
             refuse(write, why);
         }
-        // Last: logging may wait for whoever reads the log.
+        // Last: logging may wait for the reader of the log.
         tracing::error!("{why}");
     }
 }
@@ -325,7 +325,7 @@ pub fn batch<'c>(
     Ok(batch)
 }
 
-/// Tells whoever waits until `write` is on the disk that it is.
+/// Tells the task that waits until `write` is on the disk that it is.
 fn tell(write: Write) {
     match write.durable {
         DurableWaiter::Nobody => {}

@@ -1,4 +1,5 @@
-//! A port for administrators: what needs the verb `namespaces` or `admin` is served there, and no longer at the ports for clients.
+//! A port for administrators: what needs the verb `namespaces` or `admin` is served there, and no longer at the ports for
+//! clients.
 
 use std::process::Output;
 
@@ -81,7 +82,7 @@ pub async fn the_port_for_administrators_takes_clients_of_its_ca_alone() {
     let mut plain = TcpStream::connect(address).await.expect("a connection");
     let mut told = Vec::new();
     let exchange = async {
-        // Whoever closes a connection may reset it.
+        // The end that closes a connection may reset it.
         let _ = plain.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
         let _ = plain.read_to_end(&mut told).await;
     };

@@ -1,5 +1,5 @@
-//! Every way to ask for what one may not have, at every interface. Each try is refused, is told the same whether the namespace is
-//! there or not, and takes no number.
+//! Every way to ask for what one may not have, at every interface. Each try is refused, is told the same whether the namespace
+//! is there or not, and takes no number.
 
 use std::net::SocketAddr;
 
@@ -47,7 +47,7 @@ enum At {
     Administrators,
     /// The socket in the data directory.
     LocalSocket,
-    /// The leader's port for peers, of whoever has the certificate of a node.
+    /// The leader's port for peers, for an attacker with the certificate of a node.
     Peer,
 }
 

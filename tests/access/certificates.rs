@@ -22,7 +22,7 @@ const BILLING: &str = "ratchet://test/client/billing";
 /// To whose certificate nothing is granted.
 const STRANGER: &str = "ratchet://test/client/stranger";
 
-/// A closed cluster whose ports for clients take TLS, too, from whoever shows a certificate of this CA.
+/// A closed cluster whose ports for clients take TLS, too, from callers that show a certificate of this CA.
 async fn with_certificates(certificates: &Certificates) -> Closed {
     let closed = Closed::with(|config: &mut Config| {
         let id = config.node_id;

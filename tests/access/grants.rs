@@ -1,4 +1,5 @@
-//! What a grant may say: a namespace that does not exist is allowed and told, and a verb that nobody knows is refused by its name.
+//! What a grant may say: a namespace that does not exist is allowed and told, and a verb that nobody knows is refused by its
+//! name.
 
 use std::fs;
 
@@ -18,7 +19,7 @@ use crate::common::{
     processes::{Processes, ratchet},
 };
 
-/// The namespaces that the list of principals tells as missing, of whoever has this name.
+/// The namespaces that the list of principals tells as missing, of the caller of this name.
 async fn listed(access: &mut AccessClient<Asking>, name: &str) -> Vec<String> {
     let listed = access.list_principals(ListPrincipalsRequest {}).await.expect("a list");
     let principals = listed.into_inner().principals;

@@ -1,4 +1,5 @@
-//! What is asked over HTTP beside the methods: exports and the description of the API. And gRPC's reflection, which is one, too.
+//! What is asked over HTTP beside the methods: exports and the description of the API. And gRPC's reflection, which is one,
+//! too.
 
 use std::net::SocketAddr;
 

@@ -109,8 +109,8 @@ async fn ask(stream: &mut TcpStream, call: u32, method: &str) -> std::io::Result
     stream.write_all(&says).await
 }
 
-/// Whether a call is refused, which its first headers tell: they are its end. `None` if the connection ends, or its first call: then
-/// the stranger's time is over.
+/// Whether a call is refused, which its first headers tell: they are its end. `None` if the connection ends, or its first call:
+/// then the stranger's time is over.
 async fn is_refused(stream: &mut TcpStream, call: u32) -> Option<bool> {
     loop {
         let frame = http2::read(stream).await.ok()?;
@@ -192,8 +192,8 @@ async fn a_strangers_connection_brings_64_kib_and_one_where_anonymous_may_ask_br
 /// How many bytes of a request or a command are sent that never ends.
 const SENT: usize = 900_000;
 
-/// The most that the requests of node 1 hold while somebody sends this, and nothing after it: until the connection ends, or all that
-/// was sent is held.
+/// The most that the requests of node 1 hold while somebody sends this, and nothing after it: until the connection ends, or all
+/// that was sent is held.
 async fn most_held(closed: &Closed, at: SocketAddr, says: Vec<u8>) -> i64 {
     let held = closed.cluster.nodes[&1].context().metrics.request_bytes.clone();
     let (mut answers, mut asks) = TcpStream::connect(at).await.expect("a connection").into_split();
@@ -384,7 +384,7 @@ async fn what_is_remembered_of_requests_counts_for_the_principal_whichever_node_
     admin.create_namespace(created).await.expect("created");
     let mut asked = 0;
     let full = loop {
-        // By turns: the leader counts both for whoever has asked.
+        // By turns: the leader counts both for the caller that has asked.
         let node = [leader, other_than(leader)][asked % 2];
         match take(&closed.at(node, "ci"), &asked.to_string()).await.failure {
             None => asked += 1,

@@ -41,7 +41,7 @@ async fn where_the_members_are_is_told_with_the_health_to_those_alone_who_are_kn
             let mut health = HealthClient::new(asking.clone());
             let asked = wants_route(HealthCheckRequest::default());
             let answer = in_time("an answer", health.check(asked)).await;
-            // Whoever asks is told whether the node is ready.
+            // Any caller is told whether the node is ready.
             let answer = match is_known || token.is_none() {
                 true => answer.expect("an answer").metadata().clone(),
                 false => answer.map_or_else(

@@ -1,4 +1,5 @@
-//! Tokens that a follower does not know: it asks the leader, and not more often than fifty times a second, however many are shown.
+//! Tokens that a follower does not know: it asks the leader, and not more often than fifty times a second, however many are
+//! shown.
 
 use std::{
     sync::{

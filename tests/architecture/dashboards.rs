@@ -159,7 +159,7 @@ fn of_metric(metric: &Metric) -> Panel {
     }
 }
 
-/// The source of data that whoever looks has chosen.
+/// The source of data that the viewer has chosen.
 fn source() -> Value {
     json!({ "type": "prometheus", "uid": "${datasource}" })
 }

@@ -4,6 +4,7 @@
 
 mod alerts;
 mod circles;
+mod comments;
 mod dashboards;
 mod files;
 mod headings;

@@ -1,9 +1,9 @@
 //! The rooms of a module: a folder uses those below it, and a type's methods stand in its folder.
 //!
-//! A folder is what stands directly in a module: a directory with the file of its name, or a file alone. Two folders of a module
-//! do not use each other. Where a use of a method leads to, the source text does not say. So methods stand in the folder of
-//! their type: code that uses them has named that type, or something that holds it. For methods `consensus/group` is one folder:
-//! `Group` has some in most of its files.
+//! A folder is what stands directly in a module: a directory with the file of its name, or a file alone. Two folders of a
+//! module do not use each other. Where a use of a method leads to, the source text does not say. So methods stand in the folder
+//! of their type: code that uses them has named that type, or something that holds it. For methods `consensus/group` is one
+//! folder: `Group` has some in most of its files.
 
 use std::collections::BTreeSet;
 

@@ -262,7 +262,7 @@ fn inherent_impl<'a>(tokens: &[&'a str]) -> Option<Vec<&'a str>> {
     while let Some(token) = tokens.get(at) {
         match *token {
             "<" => at = after_parameters(tokens, at),
-            // A macro's parameter stands for a type of whoever uses the macro.
+            // A macro's parameter stands for a type of the macro's user.
             "for" | "$" => return None,
             "{" | "where" => break,
             word => {

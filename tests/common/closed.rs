@@ -119,7 +119,8 @@ impl Closed {
         let mut access = AccessClient::new(asking(cluster.admin_address(1), Some(ADMIN)));
         access.set_grants(granting("anonymous", None, &[])).await.expect("tokens are needed");
         let closed = Closed { cluster, tokens: tokens.into() };
-        // What a follower passes on, the leader refuses, so no answer to such a call tells whether the follower has heard of it.
+        // What a follower passes on, the leader refuses, so no answer to such a call tells whether the follower has heard of
+        // it.
         for node in closed.cluster.nodes.values() {
             let has_heard = node.context().group.view.until_principals(|known| !known.is_open());
             in_time("the node has heard of it", has_heard).await;

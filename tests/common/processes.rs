@@ -45,8 +45,8 @@ impl Drop for Process {
     }
 }
 
-/// The `ratchet` command. A node has the times of [`unhurried`], and a client waits as long as the test does, unless their flags
-/// say otherwise.
+/// The `ratchet` command. A node has the times of [`unhurried`], and a client waits as long as the test does, unless their
+/// flags say otherwise.
 pub fn ratchet() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ratchet"));
     command.env_clear().stdin(Stdio::null());

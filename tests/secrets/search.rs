@@ -65,7 +65,8 @@ pub fn of_token(token: &str) -> Vec<Vec<u8>> {
     [of_text(token), vec![digits.into_bytes()]].concat()
 }
 
-/// What gives a private key in PEM away: the number that is secret in it, in every way in which bytes are written, and its lines.
+/// What gives a private key in PEM away: the number that is secret in it, in every way in which bytes are written, and its
+/// lines.
 pub fn of_key(pem: &str) -> Vec<Vec<u8>> {
     let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).expect("a key");
     let der = key.secret_der();
@@ -116,7 +117,8 @@ pub fn check_seen(seen: &Seen, forbidden: &[Vec<u8>]) {
     seen.0.iter().for_each(|(place, bytes)| check(place, bytes, forbidden));
 }
 
-/// Sees that nothing forbidden is in a file below `dir`, but for those that hold it `by_design`. Returns how many were looked at.
+/// Sees that nothing forbidden is in a file below `dir`, but for those that hold it `by_design`. Returns how many were looked
+/// at.
 pub fn check_files(dir: &Path, forbidden: &[Vec<u8>], by_design: impl Fn(&Path) -> bool) -> usize {
     let files: Vec<PathBuf> = files(dir).into_iter().filter(|file| !by_design(file)).collect();
     for file in &files {

@@ -27,7 +27,7 @@ use crate::{
     transport::{SimTransport, peer_address},
 };
 
-/// How long a founder is waited for, and after how long it is asked again.
+/// How long to wait for a founder, and after how long to ask it again.
 const FOUNDING_PATIENCE: Duration = Duration::from_secs(1);
 const FOUNDING_PAUSE: Duration = Duration::from_millis(50);
 

@@ -49,7 +49,7 @@ const NAMED: Kind = Kind {
 };
 /// How far a namespace's `max` is above 0 at first, and by how much it is raised.
 const MAX_STEP: u64 = 3_000;
-/// A call for so many keys takes several turns at the leader.
+/// How many keys a call has that takes several turns at the leader.
 const LONG: u64 = 3_000;
 
 /// What the clients of a namespace were answered.

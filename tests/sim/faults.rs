@@ -31,7 +31,7 @@ enum Remedy {
 /// its followers, whose timers are true, keep their promise.
 const RATES: std::ops::Range<f64> = 0.85..1.25;
 
-/// A cluster has at most so many nodes.
+/// How many nodes a cluster has at most.
 const NODES_MAX: usize = 6;
 
 /// The faults of one run.

@@ -58,7 +58,7 @@ const REPLACED_MAX: Duration = Duration::from_millis(800);
 const COLD_MAX: Duration = Duration::from_millis(2_500);
 /// How long things may take that the disks decide.
 const LIMIT: Duration = Duration::from_secs(120);
-/// A leader that was killed is replaced within so many terms.
+/// Within how many terms a leader that was killed is replaced.
 const TERMS_MAX: u64 = 4;
 
 /// Whose disks are slow.

@@ -45,7 +45,8 @@ pub const KEYS: [(&str, u64); 5] = [(OWN, 1), (OWN, 2), (SHARED, 11), (SHARED, 1
 /// Keys of a namespace that is deleted and created again, with a section for both or for each. Their numbers go on growing.
 /// Nobody judges the last one, nor a floor: a namespace that was created again has handed out none.
 const AGAIN: [(&str, u64); 2] = [("again", 1), ("again", 2)];
-/// Chunks of it last through what happens between the beginning of an epoch and a deletion: then nobody has logged what the epoch gave.
+/// Chunks of it last through what happens between the beginning of an epoch and a deletion: then nobody has logged what the
+/// epoch gave.
 const AGAIN_STEP: u64 = 1_000;
 
 /// Everything that the clients of a run did.

@@ -74,7 +74,7 @@ impl Listener {
         Listener { address, serving }
     }
 
-    /// One that says this to whoever connects, and reads until the other end has had enough.
+    /// One that says this to a caller that connects, and reads until the other end has had enough.
     async fn saying(text: String) -> Listener {
         Listener::serve(move |mut stream| {
             let text = text.clone();

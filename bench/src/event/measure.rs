@@ -33,7 +33,7 @@ use crate::{
 const NODES: u64 = 3;
 /// The shortest time from the first answer to the event, and from there to the end, in seconds.
 const PART_MIN: f64 = 2.0;
-/// How long the first answer is waited for.
+/// How long to wait for the first answer.
 const FIRST_ANSWER_MAX: Duration = Duration::from_secs(60);
 
 impl FailoverOptions {
@@ -192,8 +192,8 @@ impl Measured {
     }
 }
 
-/// Waits for the first answer, so that a slow machine has as many seconds before the event as a fast one. The report says if there
-/// was none.
+/// Waits for the first answer, so that a slow machine has as many seconds before the event as a fast one. The report says if
+/// there was none.
 async fn until_answered(workers: &Workers, seen: &mut Seen) {
     let given_up = Instant::now() + FIRST_ANSWER_MAX;
     while !workers.have_stopped() && Instant::now() < given_up {

@@ -10,7 +10,7 @@ use crate::{
 };
 use ratchet_client::api::{NextManyRequest, sequencer_client::SequencerClient};
 
-/// Of so many keys, evenly spread, a number is taken before and after.
+/// Of how many keys, evenly spread, a number is taken before and after.
 const KEYS: u64 = 10_000;
 /// How long a node may take to stop.
 const STOP_MAX: Duration = Duration::from_secs(300);

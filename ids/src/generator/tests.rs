@@ -370,7 +370,7 @@ proptest! {
             let mut generator = Generator::new(&format, 3, from_ms, ceiling_ms).unwrap();
             let own = drain(&format, &mut generator, begin_ms, calls);
             made.extend(own);
-            // Whoever gives up early leaves the times above the last one used.
+            // A holder that gives up early leaves the times above the last one used.
             from_ms = match length_ms % 2 {
                 0 => ceiling_ms,
                 _ => generator.used_ms().clamp(from_ms, ceiling_ms),

@@ -2,7 +2,8 @@
 //!
 //! - *Twitter, Leaf.* A counter for each millisecond. A clock that shows less than the last time that was used is refused, by
 //!   comparison with memory. (Leaf also compares with ZooKeeper at the start, where it writes the time every three seconds.)
-//! - *Baidu.* The same for seconds. Each start of a process takes a new worker id from a database, so that nothing is forgotten.
+//! - *Baidu.* The same for seconds. Each start of a process takes a new worker id from a database, so that nothing is
+//!   forgotten.
 //! - *Yuewen.* One counter goes round, whatever the time.
 //! - *RongCloud.* The same, on each server; nothing in an id says which server made it.
 

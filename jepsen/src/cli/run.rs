@@ -64,7 +64,8 @@ pub struct Arguments {
     /// All connections are over TLS, and callers show a certificate and a token.
     #[arg(long)]
     pub secure: bool,
-    /// The objects of a StatefulSet whose pods the nodes are, as JSON. It is for the nemesis pods; jepsen/kubernetes renders it.
+    /// The objects of a StatefulSet whose pods the nodes are, as JSON. It is for the nemesis pods; jepsen/kubernetes renders
+    /// it.
     #[arg(long)]
     pub manifest: Option<PathBuf>,
     /// How many operations must be answered; with fewer the verdict is unknown.

@@ -20,8 +20,8 @@ use crate::{
 pub(super) const CLUSTER: &str = "jepsen";
 /// The name of the callers' certificate.
 const CALLERS: &str = "callers";
-/// How far the clock is back by which certificates are made. Nodes compare them with wall clocks that jump back, by six hours at
-/// most.
+/// How far the clock is back by which certificates are made. Nodes compare them with wall clocks that jump back, by six hours
+/// at most.
 const MADE_BEFORE_S: i64 = 24 * 3_600;
 
 /// The secrets of a cluster.
@@ -32,8 +32,8 @@ pub(super) struct Secrets {
 }
 
 impl Secrets {
-    /// Makes the certificates of these nodes, and of the callers, by `ratchet cert`, and draws a token. `preload` is the library
-    /// of clocks: without it no wall clock jumps.
+    /// Makes the certificates of these nodes, and of the callers, by `ratchet cert`, and draws a token. `preload` is the
+    /// library of clocks: without it no wall clock jumps.
     ///
     /// # Errors
     /// A file cannot be written, or the program fails.

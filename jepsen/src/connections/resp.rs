@@ -19,7 +19,7 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// A number as a text has at most so many bytes.
+/// How many bytes a number as a text has at most.
 const NUMBER_BYTES_MAX: usize = 20;
 
 /// A caller's connection to the port for Redis clients of a node.

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{client::DEADLINE, nodes::product_client};
 
-/// Under so many names applications appear in the list of workers: fewer than there are applications.
+/// Under how many names applications appear in the list of workers: fewer than there are applications.
 const NAMES: u64 = 2;
 /// How long one lives, in milliseconds. Some outlive several leases.
 const LIFE_MS: std::ops::Range<u64> = 200..8_000;

@@ -3,10 +3,11 @@
 //!
 //! - *Unique* over the whole run, in each namespace. In a format with a date, for each key: two keys may have the same id.
 //! - *Order.* Ids of a format with a worker rise in what one maker makes one after the other with the same parameters, while
-//!   the worker field is the same. A node that was restarted counts as the same maker: if it has the same worker id, its
-//!   lease lies above the one before. In what one process of a node makes, they rise whatever worker ids it has, unless clocks
-//!   are touched. If the format's counter runs on, only their times do not go back. Ids of a format without a worker rise for each key, whoever asked; with a date,
-//!   the order number rises and the date does not go back. Nothing else is promised, and nothing else is checked.
+//!   the worker field is the same. A node that was restarted counts as the same maker: if it has the same worker id, its lease
+//!   lies above the one before. In what one process of a node makes, they rise whatever worker ids it has, unless clocks are
+//!   touched. If the format's counter runs on, only their times do not go back. Ids of a format without a worker rise for each
+//!   key, whoever asked; with a date, the order number rises and the date does not go back. Nothing else is promised, and
+//!   nothing else is checked.
 //! - *Fields* are what was asked for: parameters, key, constants. The text parses to the id that prints it.
 //! - *Time.* A [`Distance`] from the harness's clock between call and answer, at most.
 

@@ -86,8 +86,8 @@ pub enum Nemesis {
     /// On every node, callers send on streams and do not read the answers while the leadership is handed
     /// over; the other callers must not notice.
     SlowReader,
-    /// What Kubernetes does to the pods of a manifest: starts, updates, a drain, a lost volume, other addresses, 3 -> 5 -> 3. It
-    /// needs --manifest.
+    /// What Kubernetes does to the pods of a manifest: starts, updates, a drain, a lost volume, other addresses, 3 -> 5 -> 3.
+    /// It needs --manifest.
     Pods,
     /// Two faults at a time, drawn at random.
     Composed,

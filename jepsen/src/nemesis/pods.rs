@@ -1,7 +1,7 @@
 //! What Kubernetes does to the pods of a StatefulSet, one thing after the other: it starts them side by side and one by one,
-//! updates them, drains a machine, moves all of them, loses a volume, scales them up and down, and updates them while one is cut
-//! off. A pod that is made again has another address. The manifest says how long it may take to end, when it is started, and
-//! when it is ready; what a person does is done as docs/kubernetes.md says.
+//! updates them, drains a machine, moves all of them, loses a volume, scales them up and down, and updates them while one is
+//! cut off. A pod that is made again has another address. The manifest says how long it may take to end, when it is started,
+//! and when it is ready; what a person does is done as docs/kubernetes.md says.
 
 use std::{fs, io, time::Duration};
 
@@ -282,8 +282,8 @@ impl Injector {
         Ok(fault.with_violation(wrong))
     }
 
-    /// An update while one pod is cut off from the others. Kubernetes does not look at the pods that it has not reached. Numbers
-    /// may have to wait, and go on when the pod is reached again.
+    /// An update while one pod is cut off from the others. Kubernetes does not look at the pods that it has not reached.
+    /// Numbers may have to wait, and go on when the pod is reached again.
     async fn update_while_cut_off(&mut self) -> io::Result<ActiveFault> {
         let handed_over = self.handed_over.clone();
         let cut = self.random_member();

@@ -45,7 +45,7 @@ impl Rules {
         }
         self.log(state, n, Entry::Raise)?;
         if self.check == Check::Gap {
-            // Whoever raises a floor wants these numbers skipped, answered or not.
+            // A caller that raises a floor wants these numbers skipped, answered or not.
             state.pass_over(self, n, ceiling + 1);
         }
         Some(())

@@ -1,7 +1,7 @@
 //! A table of named things, each under a number that it keeps. Pure.
 //!
 //! Invariant: a number belongs to one thing until that is removed. While changes are tracked, nothing is removed and no
-//! number is given again: whoever reads the changes is told of a thing's name once.
+//! number is given again: the reader of the changes is told of a thing's name once.
 
 use std::hash::{BuildHasher, Hash};
 

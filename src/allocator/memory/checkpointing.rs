@@ -1,5 +1,5 @@
-//! Which sections of a term are still to be checkpointed, and when an entry of the background is under way: one that checkpoints or
-//! releases sections.
+//! Which sections of a term are still to be checkpointed, and when an entry of the background is under way: one that
+//! checkpoints or releases sections.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -34,8 +34,8 @@ impl Memory {
         self.shards.each().map(|shard| shard.uncheckpointed()).sum()
     }
 
-    /// Some sections, at most `limit`, that use what the term's epoch gave and are not checkpointed yet, and their places. Each is
-    /// returned once.
+    /// Some sections, at most `limit`, that use what the term's epoch gave and are not checkpointed yet, and their places. Each
+    /// is returned once.
     pub fn take_uncheckpointed(&self, limit: usize) -> Vec<(SectionId, MemoryPlace)> {
         let mut sections = Vec::new();
         for _ in 0..SHARDS {
@@ -53,8 +53,8 @@ impl Memory {
         sections
     }
 
-    /// Notes that the sections at these places are not checkpointed. [`Memory::take_uncheckpointed`] returned them, and no entry of the
-    /// background has begun since: so each place still has the same section.
+    /// Notes that the sections at these places are not checkpointed. [`Memory::take_uncheckpointed`] returned them, and no
+    /// entry of the background has begun since: so each place still has the same section.
     pub fn put_uncheckpointed_back(&self, places: Vec<MemoryPlace>) {
         for MemoryPlace { shard, section } in places {
             self.shards.lock(shard).note_uncheckpointed(section);

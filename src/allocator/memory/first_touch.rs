@@ -37,7 +37,7 @@ impl Memory {
             if shard.has_chunk(place.section, config) || self.has_ended() {
                 return true;
             }
-            // Whoever evicts it asks for the bump.
+            // The releaser asks for the bump.
             if shard.is_being_evicted(id) {
                 return false;
             }

@@ -29,7 +29,7 @@ impl Memory {
         (answer, MemoryPlace::in_shard(shard, need))
     }
 
-    /// As [`Memory::raise`], within the key's shard. Whoever calls it counts the numbers that are passed over.
+    /// As [`Memory::raise`], within the key's shard. The caller counts the numbers that are passed over.
     fn raise_in(
         &self, shard: &mut Shard, hash: u64, namespace: &Namespace, (of, key): (FloorOf, Key<'_>),
         floor: Floor,
@@ -67,7 +67,7 @@ impl Memory {
     }
 
     /// Moves a key above `at_least` if no number of it is taken, or waits for that; all under one lock, so that no other call
-    /// takes any in between. Whoever comes while it waits stands behind it.
+    /// takes any in between. A call that comes while it waits stands behind it.
     pub fn raise_new(
         &self, namespace: &Namespace, key: Key<'_>, at_least: u64,
     ) -> (RaiseNewAnswer, Option<(MemoryPlace, Need)>) {

@@ -1,5 +1,5 @@
-//! Remembers when the last log entry was proposed, and how long the disk wrote meanwhile. A slow call that waited for the entry says
-//! so in the log.
+//! Remembers when the last log entry was proposed, and how long the disk wrote meanwhile. A slow call that waited for the entry
+//! says so in the log.
 
 use std::time::Duration;
 

@@ -14,10 +14,10 @@ use crate::allocator::{
     section::{own_slot::OwnSlot, pending::WAITING_CALL_BYTES, queued_section::QueuedSection},
 };
 
-/// After so many new keys the memory is measured again.
+/// How many new keys come before the memory is measured again.
 const NEW_KEYS: usize = 1_024;
 
-/// So many calls for new keys may always wait in a shard, however small the bound is: with all shards, those of a whole
+/// How many calls for new keys may always wait in a shard, however small the bound is: with all shards, those of a whole
 /// message of new keys that have sections of their own, of which some 1 024 fall on each. Ids that share a section are all
 /// in one shard: of more than these the rest is refused until the section has numbers.
 const SHARD_WAITERS_MIN: usize = 1_536;
@@ -33,7 +33,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Room for so many bytes.
+    /// Room for `bytes_max` bytes.
     pub fn of(bytes_max: usize) -> Self {
         Room {
             bytes_max,

@@ -36,11 +36,11 @@ impl Memory {
         (answer, MemoryPlace::in_shard(shard, need))
     }
 
-    /// The record of a key's section, if it is in memory. The section's shard must be locked, and the section not be
-    /// being evicted: then what was released of it is in the record.
+    /// The record of a key's section, if it is in memory. The section's shard must be locked, and the section must not be in
+    /// eviction: then what was released of it is in the record.
     pub(super) fn find_record(&self, namespace: &Namespace, key: Key<'_>) -> Option<SectionRecord> {
-        // A section of a namespace that is gone is evicted without a word in the log: its record says nothing then. The
-        // hand looked under the lock of the key's shard, as this does.
+        // A section of a deleted namespace is evicted without a log entry, so its record is stale. Eviction saw the deletion
+        // before it freed the shard's lock, which is held here: so it shows here, too.
         self.view.namespaces().by_id(namespace.id)?;
         let records = self.view.recent_records();
         records.find(&namespace.section_of(key), self.epoch)
@@ -111,8 +111,8 @@ impl Memory {
         namespace: &Namespace, find: impl FnOnce() -> Option<SectionRecord>,
     ) -> Added {
         self.room.note_new_key();
-        // What the memory of a term that has ended held may have been used: its epoch's chunk must not be taken again. While there is no
-        // room for the key, its record is read later.
+        // A term that has ended may have used numbers of the memory that it dropped, so its epoch's chunk must not be taken
+        // again. While there is no room for the key, its record is read later.
         if has_nothing
             && !self.has_ended()
             && !self.room.is_full()

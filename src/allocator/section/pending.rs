@@ -75,11 +75,11 @@ pub struct Waiter {
     pub hash: u64,
     /// Its key.
     pub key: OwnedKey,
-    /// Its want.
+    /// What it waits for.
     pub want: Want,
 }
 
-/// The want of a call, and the sender of its answer, which is dropped without an answer if the term is lost.
+/// What a call waits for, and where its answer goes. The sender is dropped without an answer if the term is lost.
 #[derive(Debug)]
 pub enum Want {
     /// Numbers.
@@ -190,10 +190,10 @@ pub struct PendingBump(Option<Box<BumpDemand>>);
 
 #[derive(Debug, Default)]
 struct BumpDemand {
-    /// The refill that a call asked for which was served while numbers ran low.
+    /// The refill that a call asked for. The call itself was served; numbers ran low.
     refill: Option<BumpSize>,
     waiters: Waiters,
-    /// The bump under way covers the first so many of them.
+    /// How many of them, from the first on, the bump under way covers.
     proposed: usize,
 }
 
@@ -237,7 +237,7 @@ impl PendingBump {
             asked.waiters.reserve_exact(1);
         }
         if asked.waiters.len() == asked.waiters.capacity() {
-            // Otherwise whoever asks and hangs up, time after time, fills the memory.
+            // Otherwise a caller that asks and hangs up, time after time, fills the memory.
             asked.drop_gone();
             // So that this look at all of them is seldom.
             if asked.waiters.len() > asked.waiters.capacity() / 2 {
@@ -257,8 +257,8 @@ impl PendingBump {
         is_first
     }
 
-    /// The demand that the bump which is proposed now must cover: the wish for a refill, which it fulfils, and the
-    /// calls that wait and whose callers have not gone. `None` if no bump is pending.
+    /// What the bump that is proposed now must cover: the refill, if one was asked for, and the calls that still wait. `None`
+    /// if no bump is pending.
     pub fn propose(&mut self) -> Option<(Option<BumpSize>, &Waiters)> {
         let asked = self.0.as_mut()?;
         asked.waiters.retain(|waiter| !waiter.is_gone());

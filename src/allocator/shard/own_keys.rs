@@ -209,8 +209,8 @@ impl<K: StoredKey> OwnKeys<K> {
         })
     }
 
-    /// The use of each section that got a chunk, but for namespaces without a known progression; and whether it was
-    /// used up.
+    /// The last number used of each section that got a chunk, and whether the section was used up. Leaves out namespaces
+    /// without a known progression.
     pub fn used(
         &self, progression_of: impl Fn(NamespaceId) -> Option<Progression>,
     ) -> impl Iterator<Item = (bool, Trim)> {
@@ -220,8 +220,8 @@ impl<K: StoredKey> OwnKeys<K> {
         })
     }
 
-    /// The use of the section in slot number `number`, and the part that the term owns. `None` if the term has no chunk of
-    /// it, or the progression of its namespace is not known.
+    /// The last number used of the section in slot number `number`, and the part that the term owns. `None` if the term has no
+    /// chunk of it, or the progression of its namespace is not known.
     fn trim_of(
         &self, number: u32, slot: &OwnSlot<K>,
         progression_of: impl Fn(NamespaceId) -> Option<Progression>,

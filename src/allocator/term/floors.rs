@@ -1,7 +1,7 @@
 //! Raises the floors of keys, of one or of many, or of whole sections.
 //!
 //! Every number up to the floor is taken, for nobody, as if a caller had asked for it: *then* the fence, then the
-//! answer. So what holds for a range that a caller got holds for them: whoever asks after the answer gets a greater
+//! answer. So what holds for a range that a caller got holds for them: a caller that asks after the answer gets a greater
 //! number, in this term, and in every later one, because the ceiling that is committed lies at the floor or above.
 
 use tokio::time::Instant;
@@ -19,7 +19,7 @@ use crate::{
     sequence::{Key, Namespace},
 };
 
-/// To raise a section may cost a walk over all slots of its shard. It counts as so many keys: after each section others get
+/// To raise a section may cost a walk over all slots of its shard. It counts as this many keys: after each section others get
 /// their turn.
 pub const SECTION_COUNTS: usize = KEYS_AT_ONCE;
 
@@ -141,7 +141,7 @@ impl Term {
                 told = waiting.len();
                 tokio::task::yield_now().await;
                 laps::lap(Phase::Queue);
-                // Whoever asks again raises the rest.
+                // A caller that asks again raises the rest.
                 if self.memory.gate().is_closed() {
                     return Err(Why::NotLeading);
                 }

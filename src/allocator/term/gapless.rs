@@ -42,13 +42,13 @@ use crate::{
     storage::LowDisk,
 };
 
-/// An entry lets no further call in once it has so many takes. It then has some 250 KB; 1.4 MB with the longest names and
+/// An entry with this many takes lets no further call in. It then has some 250 KB; 1.4 MB with the longest names and
 /// ids.
 const ENTRY_TAKES_MAX: usize = 4_096;
-/// So many entries are under way at most. While one reaches the disks, another is sent to the peers, and a third one is
+/// How many entries are under way at most. While one reaches the disks, another is sent to the peers, and a third one is
 /// applied.
 const ENTRIES_MAX: usize = 4;
-/// While entries are under way, the next one is proposed only once it has so many takes: an entry costs the leader as
+/// While entries are under way, the next one is proposed only once it has this many takes: an entry costs the leader as
 /// much CPU as some five takes.
 const ENTRY_TAKES_MIN: usize = 32;
 /// How many ids an entry forgets beyond two for each that it may add.
@@ -287,7 +287,7 @@ impl Taker {
                     .map(|taken| self.delivery(taken, 0, &counts))
                     .collect());
             }
-            // Whoever asks again is told that it does not exist.
+            // A caller that asks again is told that it does not exist.
             PartTaken::NoNamespace => return Err(Why::NotLeading.into()),
             PartTaken::Reused(used) => return Err(Why::Reused(used.map(used_id)).into()),
             PartTaken::IdsFull(full) => return Err(Why::IdsFull(Box::new(full)).into()),
@@ -305,7 +305,7 @@ impl Taker {
                 );
             }
             // Numbers that were taken under a request id are handed out, whether or not this caller is still there:
-            // whoever asks again gets them.
+            // a caller that asks again gets them.
             let is_kept = part.id.is_some() && matches!(taken, Taken::Range(_));
             counts.hand_out(if is_kept { take.count } else { 0 }, 0);
             self.delivery(taken, if is_kept { 0 } else { take.count }, &counts)

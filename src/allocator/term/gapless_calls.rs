@@ -112,7 +112,7 @@ impl Term {
     }
 
     /// As [`Term::take_gapless`]. Of a message that `is_begun` it waits for room for the part's id, which comes as others are
-    /// forgotten: whoever asked for the message again would have the parts before written once more.
+    /// forgotten: a caller that asked for the message again would have the parts before written once more.
     async fn take_part(
         &self, part: MessagePart, is_begun: bool, deadline: Instant,
     ) -> Result<Vec<Delivery>, Unserved> {

@@ -1,6 +1,6 @@
 //! The lines that wait for the thread that writes the log.
 //!
-//! Invariant: whoever adds a line waits for nobody, and the lines that wait have a bound in bytes.
+//! Invariant: a task that adds a line waits for nobody, and the lines that wait have a bound in bytes.
 
 use std::{
     collections::VecDeque,

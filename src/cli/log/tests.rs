@@ -107,7 +107,7 @@ fn who_logs_does_not_wait_for_a_reader_that_stalls_and_lines_without_room_are_dr
     (0..3).for_each(|_| go.send(()).unwrap());
     log.flush(LONG);
     assert_eq!(*written.lock(), [0, 1, 2].map(line).concat());
-    // A reader that is gone is no failure of whoever logs.
+    // A reader that is gone is no failure of the task that logs.
     drop(go);
     log.push(&line(20), Room::Shared);
     log.flush(LONG);

@@ -22,7 +22,7 @@ const SOCKET: &str = "NOTIFY_SOCKET";
 /// How long a supervisor has to make room for a message.
 const SEND_MAX: Duration = Duration::from_secs(1);
 
-/// Tells that the node's ports listen. Whoever waits for this unit may ask the node.
+/// Tells that the node's ports listen. A unit that waits for this one may ask the node.
 pub fn tell_ready() {
     tell("READY=1\n");
 }

@@ -28,10 +28,10 @@ use crate::{
     storage::{Types, Vote},
 };
 
-/// How many times as long as a write takes to the slowest disk votes are waited for: the vote stands behind a write that is
+/// How long to wait for votes, in times of a write to the slowest disk: the vote stands behind a write that is
 /// under way, and disks differ.
 const WRITES: u32 = 4;
-/// Votes are waited for no longer.
+/// The longest wait for votes.
 const WAIT_MAX: Duration = Duration::from_secs(15);
 
 impl Group {

@@ -47,8 +47,8 @@ impl GroupConfig {
         let config = openraft::Config {
             cluster_name: cluster.to_owned(),
             heartbeat_interval: self.heartbeat_ms,
-            // `election` says when this node stands, and `start` when it sends heartbeats. Raft's own timer knows nothing of slow
-            // disks, and wakes a node that has nothing to do a hundred times a second.
+            // `election` says when this node stands, and `start` when it sends heartbeats. Raft's own timer knows nothing of
+            // slow disks, and wakes a node that has nothing to do a hundred times a second.
             enable_tick: false,
             enable_elect: false,
             // This is how long Raft waits for a vote.

@@ -151,7 +151,7 @@ impl Group {
         self.leader_heard().map(|at| now.since(at))
     }
 
-    /// A leader knows of so many changes of who may do what.
+    /// Hears that a leader knows of `version` changes of who may do what.
     pub(in crate::consensus) fn hear_of_principals(&self, version: u64) {
         let own = self.view.principals().version();
         let told = self.principals_told.load(Relaxed);
@@ -181,8 +181,8 @@ impl Group {
         }
     }
 
-    /// `leader` leads `term`, as it says itself. Raft tells who leads once the vote for it is on the disk of this node, and until
-    /// then this node's callers would be without a leader.
+    /// `leader` leads `term`, as it says itself. Raft tells who leads once the vote for it is on the disk of this node, and
+    /// until then this node's callers would be without a leader.
     pub(in crate::consensus) fn hear_of_leader(&self, term: u64, leader: NodeId) {
         let is_known =
             |known: &Leadership| known.term > term || known.term == term && known.leader.is_some();
@@ -249,8 +249,8 @@ impl Group {
         self.metrics().purged.map(|log_id| log_id.index)
     }
 
-    /// Waits until an entry after `before` is applied on this node, or for `at_most`; not at all if Raft has stopped. Returns up
-    /// to where entries are applied then.
+    /// Waits until an entry after `before` is applied on this node, or for `at_most`; not at all if Raft has stopped. Returns
+    /// up to where entries are applied then.
     pub async fn more_is_applied(&self, before: Option<u64>, at_most: Duration) -> Option<u64> {
         let mut progress = self.raft.watch_apply_progress();
         let more = progress.wait_until(|applied| applied.as_ref().map(|id| id.index) > before);
@@ -341,7 +341,7 @@ impl Group {
     }
 
     /// The node is about to stop: its term may end without another one. It stands for election no more, nor takes the
-    /// leadership over: with a vote for itself it would depose, after its restart, whoever leads by then.
+    /// leadership over: with a vote for itself it would depose, after its restart, the node that leads by then.
     pub fn retire(&self) {
         self.retiring.store(true, Release);
     }

@@ -1,5 +1,5 @@
-//! One Raft group on this node: starting it, proposing to it, who belongs to it and who leads it, what its peers ask, and giving
-//! the leadership up.
+//! One Raft group on this node: starting it, proposing to it, who belongs to it and who leads it, what its peers ask, and
+//! giving the leadership up.
 //!
 //! From the bottom up:
 //!

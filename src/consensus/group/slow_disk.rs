@@ -24,7 +24,7 @@ use crate::{
 
 /// A disk to which nothing gets for so long hangs, unless a voter's promise lasts nearly as long.
 const HANG: Duration = Duration::from_secs(10);
-/// A table that takes no committed entry for so many election timeouts, on a disk that is slow, hangs with the disk.
+/// A table that takes no committed entry for this many election timeouts, on a disk that is slow, hangs with the disk.
 const TABLE_HANGS_ELECTIONS: u32 = 3;
 
 impl Group {
@@ -67,7 +67,8 @@ impl Group {
         is_majority.then_some(fitting)
     }
 
-    /// True if a majority without this node is heard, and tells of no slow disk: whatever another leader logs is committed soon.
+    /// True if a majority without this node is heard, and tells of no slow disk: whatever another leader logs is committed
+    /// soon.
     fn others_can_log(&self) -> bool {
         // Not known to be slow: a node that has nothing to write says nothing of its disk.
         let can_log = |id, takes: Option<Duration>| {
@@ -84,7 +85,7 @@ impl Group {
     }
 
     /// Waits until the table of this node hangs: its disk is slow, and an entry that is committed does not get into the table,
-    /// while another leader could log. Whoever waits for an outcome in this term waits in vain then.
+    /// while another leader could log. A caller that waits for an outcome in this term waits in vain then.
     pub async fn table_hangs(&self) {
         let patience = self.config.follower_lease() * TABLE_HANGS_ELECTIONS;
         loop {

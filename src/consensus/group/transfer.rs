@@ -24,7 +24,7 @@ use crate::{
     storage::{Types, term_led},
 };
 
-/// A successor that gets no further with the log for so many election timeouts, or that has the whole log and has not taken
+/// A successor that gets no further with the log for this many election timeouts, or that has the whole log and has not taken
 /// over for as long, makes room for another one.
 const TURN_ELECTIONS: u32 = 2;
 

@@ -33,7 +33,7 @@ const IDLE_MAX: Duration = Duration::from_secs(60);
 const CATCH_UP: Duration = Duration::from_secs(60);
 /// After a failed attempt the peer is left alone for so long, doubled with each further failure ...
 const RETRY: Duration = Duration::from_secs(1);
-/// ... at most so many times. Where there is haste, it is not doubled.
+/// ... at most this many times. Where there is haste, it is not doubled.
 const RETRY_DOUBLINGS_MAX: u32 = 6;
 /// How often a sender that waits looks whether there is haste.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

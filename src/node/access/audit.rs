@@ -1,10 +1,10 @@
 //! The audit: a line of the log for each administrative call, and one for a caller that is not let in.
 //!
-//! The node that was asked writes the line, once, when the call has ended: whichever node carries it out, and also if the caller
-//! did not wait for the answer.
+//! The node that was asked writes the line, once, when the call has ended: whichever node carries it out, and also if the
+//! caller did not wait for the answer.
 //!
-//! Invariant: no line has a token, a header, or more of a token's hash than its id. Callers that are not let in cause few lines,
-//! and those tell how many were left out.
+//! Invariant: no line has a token, a header, or more of a token's hash than its id. Callers that are not let in cause few
+//! lines, and those tell how many were left out.
 
 use std::{fmt::Display, net::IpAddr, sync::Arc};
 
@@ -230,8 +230,8 @@ pub struct Note<'a> {
 }
 
 impl Note<'_> {
-    /// The call has ended so. `subject` is what the answer tells of it, too. `is_let_in`: the caller may have it carried out, by
-    /// what this node knows.
+    /// The call has ended so. `subject` is what the answer tells of it, too. `is_let_in`: the caller may have it carried out,
+    /// by what this node knows.
     pub fn end(mut self, subject: Option<Subject>, done: Result<(), &Refusal>, is_let_in: bool) {
         self.has_ended = true;
         if let Some(subject) = subject {

@@ -1,5 +1,5 @@
-//! Finds what strangers may do on a node that they can reach. Such a node does not start, is not founded and is added to no cluster,
-//! unless the setting `insecure` says so.
+//! Finds what strangers may do on a node that they can reach. Such a node does not start, is not founded and is added to no
+//! cluster, unless the setting `insecure` says so.
 //!
 //! Strangers reach a port for clients, or for administrators, beyond loopback that serves connections without TLS. They are
 //! granted what everybody is, and what a range of addresses is that are not all private. Whether several ranges have every

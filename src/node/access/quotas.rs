@@ -1,7 +1,7 @@
 //! The use of quotas: calls, numbers and lost numbers are counted for each caller that has one.
 //!
-//! A node counts for itself: calls where they come in, numbers where it leads, ids where they are made, and numbers that were lost
-//! with calls, as far as it knows of them. What it counted is forgotten when it stops.
+//! A node counts for itself: calls where they come in, numbers where it leads, ids where they are made, and numbers that were
+//! lost with calls, as far as it knows of them. What it counted is forgotten when it stops.
 //!
 //! Invariant: a call is counted before anything is done for it. One that is refused here has taken no number.
 
@@ -28,7 +28,7 @@ use crate::{
     sequence::{NO_NETWORK, NodeId, PrincipalKey, Quota},
 };
 
-/// For so many holders of quotas a node counts at a time. Beyond, the addresses of `anonymous` are counted together.
+/// For how many holders of quotas a node counts at a time. Beyond, the addresses of `anonymous` are counted together.
 const USES_MAX: usize = 65_536;
 /// In this time a rate is as if nothing had been used: a second's worth may be used at once.
 const SECOND: Duration = Duration::from_secs(1);

@@ -11,8 +11,8 @@ use crate::{
 };
 
 impl Access {
-    /// Counts a call for which this is needed, if this node was asked by its caller, and it is about a namespace. What administers is
-    /// not counted.
+    /// Counts a call for which this is needed, if this node was asked by its caller, and it is about a namespace. What
+    /// administers is not counted.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED if a quota of the caller has no room: CALLER_QUOTA, with a time after which to ask again.
@@ -31,8 +31,8 @@ impl Access {
         }
     }
 
-    /// Counts a call, as [`Access::count_call`], with which numbers may be lost. Returns what counts these; `None` if nothing limits
-    /// them.
+    /// Counts a call, as [`Access::count_call`], with which numbers may be lost. Returns what counts these; `None` if nothing
+    /// limits them.
     ///
     /// # Errors
     /// As [`Access::count_call`].

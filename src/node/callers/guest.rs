@@ -1,13 +1,13 @@
 //! The connections of clients: whose each one is, whose its calls are, and which ones end if nobody says whose they are.
 //!
-//! A connection begins as one of its address. Once something comes over it that this node knows (a token, or a certificate), it is
-//! one of that principal, wherever it was opened. A proxy may bring several principals: the connection is the first one's, and each
-//! call counts for the principal that asks in it.
+//! A connection begins as one of its address. Once something comes over it that this node knows (a token, or a certificate), it
+//! is one of that principal, wherever it was opened. A proxy may bring several principals: the connection is the first one's,
+//! and each call counts for the principal that asks in it.
 //!
 //! Where anonymous may do nothing, it is a stranger's until then: it has one call at a time, and [`KNOWN_WITHIN`].
 //!
-//! Invariant: strangers keep nobody out who is known. If there is no room for a connection, the one ends that was opened first by a
-//! stranger. What strangers hold otherwise is one share, of all of them together.
+//! Invariant: strangers keep nobody out who is known. If there is no room for a connection, the one ends that was opened first
+//! by a stranger. What strangers hold otherwise is one share, of all of them together.
 
 use std::{
     net::IpAddr,
@@ -50,8 +50,8 @@ pub struct Guest {
     standing: Arc<Standing>,
 }
 
-/// A call over a connection that has others: it is of the principal that asked when it began, or of the one that asks in it once
-/// that is known. So is its place among the calls.
+/// A call over a connection that has others: it is of the principal that asked when it began, or of the one that asks in it
+/// once that is known. So is its place among the calls.
 #[derive(Debug)]
 pub struct GuestCall {
     guest: Arc<Guest>,
@@ -119,8 +119,8 @@ impl Guest {
         })
     }
 
-    /// The caller for which calls over it, and their memory, count now: the principal that asks, if it is known, or else its address,
-    /// or all strangers.
+    /// The caller to whom calls over this connection, and their memory, are charged now: the principal that asks, if it is
+    /// known, or else its address, or all strangers.
     pub fn caller(&self) -> Arc<Caller> {
         let asks = self.asks.load();
         match !asks.is_principal() && asks.callers.are_closed_to(self.standing.network) {
@@ -129,8 +129,8 @@ impl Guest {
         }
     }
 
-    /// From here on the principal asks over it that `id` names, or somebody of its address. It becomes that principal's, if it is
-    /// nobody's yet.
+    /// From here on the principal asks over it that `id` names, or somebody of its address. It becomes that principal's, if it
+    /// is nobody's yet.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED if it would become that principal's, who has as many as it may have.
@@ -187,12 +187,12 @@ impl Guest {
             || caller.held[at].load(Relaxed) > share.of_each / 2
     }
 
-    /// A further call by gRPC over it. One that is refused is counted as an error: no service sees it; a stream that is silent makes
-    /// room for the next one. There is room for some probes when there is none for other calls.
+    /// A further call by gRPC over it. One that is refused is counted as an error: no service sees it; a stream that is silent
+    /// makes room for the next one. There is room for some probes when there is none for other calls.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED if this caller, or all together, have as many calls in progress as they may have; or if the connection is
-    /// a stranger's and has one that is not answered.
+    /// RESOURCE_EXHAUSTED if this caller, or all together, have as many calls in progress as they may have; or if the
+    /// connection is a stranger's and has one that is not answered.
     pub fn begin_call(self: &Arc<Self>, is_probe: bool) -> Result<Arc<GuestCall>, Refusal> {
         let caller = self.caller();
         let by_turns = caller.id() == STRANGERS && !self.standing.is_known();
@@ -230,7 +230,8 @@ impl Callers {
     /// A further connection of `port` from `from`. If there is no room, a stranger's connection ends for it.
     ///
     /// # Errors
-    /// A text if there are as many as there may be, or that address has as many as it may have, and none of them is a stranger's.
+    /// A text if there are as many as there may be, or that address has as many as it may have, and none of them is a
+    /// stranger's.
     pub fn connect(self: &Arc<Self>, port: Port, from: IpAddr) -> Result<Arc<Guest>, String> {
         let (caller, kind) = (self.at(from), port.connection());
         let place = caller.begin(kind, [0; 2]).or_else(|full| {
@@ -269,8 +270,8 @@ mod tests {
         sequence::{network_of, principal_id},
     };
 
-    /// Callers of a node with four connections, of which each may have three, and where anonymous may do something from 10.0.0.9
-    /// alone.
+    /// Callers of a node with four connections, of which each may have three, and where anonymous may do something from
+    /// 10.0.0.9 alone.
     fn callers() -> Arc<Callers> {
         let config = Config {
             client_connections_max: 4,
@@ -330,8 +331,8 @@ mod tests {
         strangers.hold(7);
         let elsewhere = from(&callers, 2).expect("a connection");
         assert_eq!(elsewhere.caller().hold(0), 7);
-        // They have used up their share of calls, over a connection that a proxy may have opened: a probe of each address has room all
-        // the same.
+        // They have used up their share of calls, over a connection that a proxy may have opened: a probe of each address has
+        // room all the same.
         let _calls = [(); 75].map(|()| guest.begin_call(false).expect("their share"));
         let refused = guest.begin_call(false).expect_err("it is used up");
         assert!(refused.message().starts_with("everybody without a known token"), "{refused}");

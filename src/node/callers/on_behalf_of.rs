@@ -107,8 +107,8 @@ impl Guest {
         ON_BEHALF_OF.scope(OnBehalfOf::Guest(self), future)
     }
 
-    /// The future of a call over it, which goes on beside others, and says by [`Guest::is_serving`] which one it is: reservations of
-    /// memory are those of the principal that asks in that call.
+    /// The future of a call over it, which goes on beside others, and says by [`Guest::is_serving`] which one it is:
+    /// reservations of memory are those of the principal that asks in that call.
     pub fn scope_call<F: Future>(self: Arc<Self>, future: F) -> impl Future<Output = F::Output> {
         ON_BEHALF_OF.scope(OnBehalfOf::Call(self, OnceLock::new()), future)
     }

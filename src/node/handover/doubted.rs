@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::current::Handovers;
+use super::service::Handovers;
 use crate::node::leases::{
     believed_time::{Belief, ClockDoubt},
     ids_time::IdsTime,

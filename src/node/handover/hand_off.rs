@@ -13,8 +13,8 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout};
 
 use super::{
-    current::Handovers,
     memory_stream::{MemoryStream, Persistence, SendFailed},
+    service::Handovers,
 };
 use crate::{
     allocator::Term,
@@ -24,19 +24,20 @@ use crate::{
     sequence::{MemoryDigest, NodeId, TermEnd},
 };
 
-/// If a successor takes no part for so many election timeouts, it is given up.
+/// A successor that takes no part for this many election timeouts is given up.
 const STALL_TIMEOUTS: u32 = 10;
-/// The last changes and the answer to them take at most so many election timeouts. Meanwhile nobody gets a number.
+/// How many election timeouts the last changes and the answer to them take at most. Meanwhile nobody gets a number.
 const LAST_DELTA_TIMEOUTS: u32 = 3;
-/// The last entry takes at most so many election timeouts. The successor keeps the memory for longer.
+/// How many election timeouts the last entry takes at most. The successor keeps the memory for longer.
 const HAND_OFF_TIMEOUTS: u32 = 10;
 
 /// The fate of a term's memory.
 pub(super) enum MemoryFate {
     /// It was handed off to the successor.
     HandedOff,
-    /// It is lost, or nobody knows whether it was handed off to the successor. The term has no further entry.
-    Lost,
+    /// Nobody knows whether it was handed off to the successor, or the term did not close in time. The term has no further
+    /// entry.
+    Unknown,
     /// It did not arrive whole. The term serves as before, or is closed, and its memory was not handed off to anybody.
     NotSent(Persistence),
 }
@@ -62,7 +63,7 @@ impl Handovers {
         self.show_phase(Phase::send, began);
         let (closing, sent) = (Instant::now(), stream.changes());
         if !is_planted(Bug::HandOffBeforeEmpty) && !self.close_in_time(term).await {
-            return MemoryFate::Lost;
+            return MemoryFate::Unknown;
         }
         self.show_phase(Phase::close, closing);
         let closed = Instant::now();
@@ -98,13 +99,13 @@ impl Handovers {
         if let Some(unfit) = unfit {
             refuse!(NotHeardYet, "{unfit}");
         }
-        // Raft transfers to a node that has the whole log, or to none. The election that follows may be another's, who
-        // did not get the memory.
+        // Raft transfers to a node that has the whole log, or to none. Another node, without the memory, may win the election
+        // that follows.
         if !self.group.has_whole_log(successor, self.election_timeouts(1)).await {
             refuse!(NotHeardYet, "the log of node {successor} is behind");
         }
-        // The closed term waits for what it has logged. What can be waited for while it serves keeps nobody waiting. Too late is
-        // no failure here: to close the term takes longer then.
+        // The closed term waits for what it has logged. While it serves, that wait
+        // keeps no caller waiting. A wait that takes too long is no failure here: to close the term takes longer then.
         let limit = Duration::from_millis(self.config.shutdown_timeout_ms);
         let _ = timeout(limit, self.group.table_catches_up()).await;
         Ok(stream)
@@ -123,7 +124,7 @@ impl Handovers {
             // Whether it was logged is not known, so nothing else may be. Numbers are skipped, as after a crash; none
             // is repeated.
             tracing::warn!(why, "the memory may not have been handed off to the successor");
-            return MemoryFate::Lost;
+            return MemoryFate::Unknown;
         }
         self.show_phase(Phase::hand_off, began);
         MemoryFate::HandedOff

@@ -23,8 +23,8 @@ use crate::{
 const QUEUE: usize = 8;
 /// After a delta that brings no more changes than this, the rest can wait until the term is closed.
 const CHANGES_FEW: usize = 8_192;
-/// A delta must bring at most so many hundredths of the changes of the one before, or there will be no fewer while the
-/// term serves.
+/// The most changes that a delta may bring, in hundredths of those of the one before. With more, there will be no fewer while
+/// the term serves.
 const SHRINKS_TO_PERCENT: usize = 75;
 
 /// A term's memory on its way to the successor.
@@ -43,9 +43,9 @@ pub enum SendFailed {
     /// It cannot be read any more.
     #[error(transparent)]
     Memory(#[from] NotSent),
-    /// The receiver refused it, or cannot be reached.
+    /// The receiver refused it or cannot be reached, or this node refuses to go on.
     #[error("{}", .0.message())]
-    Receiver(#[from] Refusal),
+    Refused(#[from] Refusal),
     /// The receiver takes no more, or too slowly.
     #[error("it was not sent within {0:?}")]
     TooSlow(Duration),
@@ -57,20 +57,21 @@ pub enum SendFailed {
     Different(MemoryDigest, MemoryDigest),
 }
 
-/// How long a failure to send a memory lasts.
+/// Whether another attempt to send a memory may succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Persistence {
-    /// It cannot be reached, is too slow, or stops. Another attempt may succeed, and another voter is better.
+    /// The successor cannot be reached, is too slow, or stops. Try again, rather with another voter.
     Transient,
-    /// It has no room, or cannot read the memory. It can lead all the same.
+    /// The successor has no room, cannot read the memory or holds something else, or this node fails to send it. The successor
+    /// can lead all the same.
     Final,
 }
 
 impl SendFailed {
-    /// How long the failure lasts.
+    /// Whether another attempt may succeed.
     pub fn persistence(&self) -> Persistence {
         match self {
-            SendFailed::Receiver(refusal) => match refusal.code() {
+            SendFailed::Refused(refusal) => match refusal.code() {
                 Code::Unavailable | Code::Cancelled | Code::Unknown | Code::Aborted => {
                     Persistence::Transient
                 }

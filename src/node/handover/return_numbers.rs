@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::current::Handovers;
+use super::service::Handovers;
 use crate::{
     allocator::Term,
     metrics::SkipCause,
@@ -17,11 +17,11 @@ use crate::{
 /// How many sections one log entry trims at most.
 const ENTRY_SECTIONS_MAX: usize = 8_192;
 
-/// It is not tried with more sections for each millisecond: two cores trim 200, and an attempt in vain costs some fifty bytes
-/// for each section.
+/// With more sections per millisecond it does not try: two cores trim 200, and a failed attempt costs some fifty bytes a
+/// section.
 const SECTIONS_PER_MS_MAX: usize = 300;
 
-/// After so many entries it is known how long they take.
+/// How many entries show how long the others will take.
 const PACE_KNOWN_AFTER: u32 = 8;
 /// A sole voter, which keeps nobody waiting, breaks off after this part of its time at the earliest: a machine that is busy
 /// now may have time soon.
@@ -107,8 +107,7 @@ impl Handovers {
             }
         }
         // Every section that this term touched is trimmed. Its epoch's chunks of the others were not touched, or their records
-        // say that they were released. If one
-        // were not trimmed, the next epoch would give its chunk a second time.
+        // say that they were released. If one were not trimmed, the next epoch would give its chunk a second time.
         if term.lease().is_void() {
             tracing::info!(term = term.term(), "the term is lost; its epoch is not returned");
             return false;

@@ -28,11 +28,11 @@ use crate::{
     sequence::OwnedKey,
 };
 
-/// So many callers may come before those that have gone are looked for.
+/// How many callers may come before those that have gone are looked for.
 const SWEEP_MIN: usize = 1_024;
 
-/// The key whose numbers are waited for. The meaning of a number is the format's: a namespace that is created again has another
-/// line if its format is another one.
+/// The key for whose numbers callers wait. The meaning of a number is the format's: a namespace that is created again has
+/// another line if its format is another one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Line {
     /// The namespace's name.
@@ -112,7 +112,7 @@ pub struct PlaceInLine {
 }
 
 impl PlaceInLine {
-    /// When the leader was asked, if it has not answered yet. Otherwise a later time is waited for.
+    /// When the leader was asked, if it has not answered yet. Otherwise the callers wait for a later time.
     pub fn asked_at(&self) -> Option<Instant> {
         *self.demand.state.asked_at.lock()
     }

@@ -28,7 +28,7 @@ use crate::{
 const IDLE_MAX: Duration = Duration::from_secs(60);
 /// How many worker ids of a namespace this node holds at most.
 const WORKERS_MAX: u64 = 32;
-/// And never more than one part in so many of those that there are.
+/// And never more than one part in this many of those that there are.
 const WORKERS_SHARE: u64 = 4;
 
 /// The worker ids that this node holds.

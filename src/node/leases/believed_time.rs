@@ -66,7 +66,7 @@ pub struct ClockDoubt {
     pub wall_ms: u64,
     /// The distance within which a majority's clocks lie. `None`: they are not known.
     pub distance: Option<ClockDistance>,
-    /// The longest distance that it may be.
+    /// The greatest distance at which the clock is believed.
     pub apart_max_ms: u64,
 }
 

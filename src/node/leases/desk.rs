@@ -1,5 +1,5 @@
-//! The desk, which leases of worker ids are asked of: one task proposes what callers ask. Asks that arrive while an entry is under
-//! way are collected into the next one.
+//! The desk, which leases of worker ids are asked of: one task proposes what callers ask. Asks that arrive while an entry is
+//! under way are collected into the next one.
 //!
 //! Invariant: an answer is what the caller's own entry did. Nothing is answered from the table, which is read only to
 //! choose a worker id that is free.
@@ -24,7 +24,7 @@ use crate::{
 pub const AHEAD_MS: u64 = 10_000;
 const _: () = assert!(AHEAD_MS <= AHEAD_MAX_MS);
 
-/// An entry has so many asks at most: some 100 KB, and 500 KB with the longest names of holders.
+/// How many asks an entry has at most: some 100 KB, and 500 KB with the longest names of holders.
 const ENTRY_ASKS_MAX: usize = 4_096;
 
 /// Takes asks for worker ids.
@@ -37,7 +37,7 @@ pub struct WorkerDesk {
 pub enum DeskRequest {
     /// A lease of any worker id that is free.
     Lease {
-        /// The node that asks, in its own words.
+        /// The name that the holder gives itself, for the list of workers.
         holder: String,
         /// How many worker ids the namespace has.
         workers: u32,

@@ -11,7 +11,7 @@ use crate::{
         callers::Caller,
         common::Common,
         grants::Grants,
-        handover::current::Handovers,
+        handover::service::Handovers,
         ids::Ids,
         known_namespaces::KnownNamespaces,
         leases::{LeaderIds, ids_time::IdsTime},
@@ -165,8 +165,8 @@ impl NodeContext {
         }
     }
 
-    /// The caller that a request counts for which a peer passes on: its principal, if this node knows that, or else the one that the
-    /// peer has `told`. `None` if it is a node's own.
+    /// The caller to whom a request that a peer passes on is charged: its principal, if this node knows that, or else the one
+    /// that the peer has `told`. `None` if it is a node's own.
     pub fn caller_of(&self, by: &Principal, told: Option<u64>) -> Option<Arc<Caller>> {
         let id = self.services.access.id_of(by).or(told);
         id.map(|id| self.callers.caller(id))

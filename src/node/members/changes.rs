@@ -21,7 +21,7 @@ use crate::{
     sequence::NodeId,
 };
 
-/// A node gets an id that was never used only while fewer than so many were removed: the id of each is remembered for ever.
+/// A node gets an id that was never used only while fewer nodes than this were removed: the id of each is remembered for ever.
 const FORMER_MEMBERS_MAX: usize = 1_024;
 
 /// How soon the voters after a change are checked again.

@@ -202,8 +202,8 @@ impl Founding {
         })
     }
 
-    /// Founds the cluster with the nodes of `peers`, and with the token that may do everything, if there is one. False if another
-    /// of them founds it with this one.
+    /// Founds the cluster with the nodes of `peers`, and with the token that may do everything, if there is one. False if
+    /// another of them founds it with this one.
     async fn found_with_peers(
         self: &Arc<Self>, admin: Option<TokenHash>, latest: Instant,
     ) -> Result<bool, Refusal> {

@@ -171,8 +171,8 @@ impl Members {
         Ok(Member { incarnation: known.incarnation, ..member })
     }
 
-    /// As [`ask_who`], at an address that a caller names. A caller could name any, to learn from the answer what listens there: so it
-    /// is told what a node says, and else always the same. The log tells the rest.
+    /// As [`ask_who`], at an address that a caller names. A caller could name any, to learn from the answer what listens there:
+    /// so it is told what a node says, and else always the same. The log tells the rest.
     async fn ask_who_is_named(
         &self, id: NodeId, address: &str, request: HelloRequest,
     ) -> Result<Answering, Refusal> {

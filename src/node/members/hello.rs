@@ -147,8 +147,8 @@ impl Founding {
     }
 
     /// Lets this fresh node be held by the maker of `claim`. If an earlier claim has run out, the node takes another
-    /// incarnation first: the one that held it does not reach it any more. The claim counts once that is on the disk, and what has
-    /// begun goes on to its end even if the caller leaves.
+    /// incarnation first: the one that held it does not reach it any more. The claim counts once that is on the disk, and what
+    /// has begun goes on to its end even if the caller leaves.
     ///
     /// # Errors
     /// As [`FoundingClaim::claim`]; FAILED_PRECONDITION if a message of a cluster has reached the node; INTERNAL if the disk
@@ -188,8 +188,8 @@ impl Founding {
     /// Lets the founder meet this fresh node, or claim it.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION if a cluster of its name knows the node, or strangers reach it, and the founder has no token. Else as
-    /// [`Founding::be_held_by`].
+    /// FAILED_PRECONDITION if a cluster of its name knows the node, or strangers reach it, and the founder has no token. Else
+    /// as [`Founding::be_held_by`].
     pub(super) async fn take_part_in(&self, founder: Founder, claims: bool) -> Result<(), Refusal> {
         self.check_never_known()?;
         if founder.admin.is_none() {
@@ -252,8 +252,8 @@ impl Founding {
             return Ok(());
         };
         let before = known.log_index.unwrap_or(0);
-        // The leader of a later term may have cut the log since. A copy from before the acknowledgement knows of no later term: a
-        // node that has heard of one acknowledges nothing in this term.
+        // The leader of a later term may have cut the log since. A copy from before the acknowledgement knows of no later term:
+        // a node that has heard of one acknowledges nothing in this term.
         if before > told.log_index && told.vote_term <= term {
             refuse!(
                 DataLoss,

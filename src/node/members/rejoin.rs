@@ -57,7 +57,7 @@ pub async fn rejoin(
         let mine = mine(store, set)?;
         let (peers, until) = (peers(store, set, config)?, began + silence);
         let asker = Asker { config, transport };
-        // At the same time. A peer that does not answer during the silence is not waited for.
+        // At the same time. This node does not wait for a peer that does not answer during the silence.
         let asked = asker.ask(&peers, mine, until);
         let (answered, ()) = tokio::join!(asked, tokio::time::sleep_until(until));
         // A process that has acknowledged a message which they sent after they answered is not this one. Their own clocks tell:

@@ -41,8 +41,8 @@ pub enum Exported {
     },
 }
 
-/// Looks, for as long as it lives, whether who reads an export still may: also while a part is read for long, or its reader takes
-/// none.
+/// Looks, for as long as it lives, whether who reads an export still may: also while a part is read for long, or its reader
+/// takes none.
 struct Revoked {
     /// Why it may not, once it is so.
     why: watch::Receiver<Option<Refusal>>,
@@ -168,8 +168,8 @@ impl Exports {
     /// Begins to export the namespace of this name, if this node leads.
     ///
     /// # Errors
-    /// Those of [`Admission::admit`]; UNAVAILABLE if it does not lead, RESOURCE_EXHAUSTED if others export or hold the memory, or
-    /// the caller has no calls left, NOT_FOUND if there is no such namespace.
+    /// Those of [`Admission::admit`]; UNAVAILABLE if it does not lead, RESOURCE_EXHAUSTED if others export or hold the memory,
+    /// or the caller has no calls left, NOT_FOUND if there is no such namespace.
     pub async fn begin(
         &self, name: &str, by: &Principal, deadline: Instant,
     ) -> Result<Export, Refusal> {

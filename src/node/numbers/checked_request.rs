@@ -108,8 +108,8 @@ impl<Q: SequenceRequest> CheckedRequest<Q> {
         }
     }
 
-    /// The rest of it that the leader has left to the next one, as `answer` says, which is of the namespace `of`. Nothing was done
-    /// of that. `None` also if it is not known which namespace has answered: all numbers of a message are of one.
+    /// The rest of it that the leader has left to the next one, as `answer` says, which is of the namespace `of`. Nothing was
+    /// done of that. `None` also if it is not known which namespace has answered: all numbers of a message are of one.
     #[inline]
     pub(in crate::node) fn rest(
         &self, answer: &Q::Answer, of: Option<NamespaceId>,

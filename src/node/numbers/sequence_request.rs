@@ -1,5 +1,5 @@
-//! Requests of sequences: a trait for them all, and its implementations for `Next`, `NextMany` and `Current`. `floors.rs` has the
-//! others. A request is a message of the public API, and so is its answer.
+//! Requests of sequences: a trait for them all, and its implementations for `Next`, `NextMany` and `Current`. `floors.rs` has
+//! the others. A request is a message of the public API, and so is its answer.
 
 use std::sync::Arc;
 
@@ -106,8 +106,8 @@ pub trait SequenceRequest: Operation + Guarded {
     /// term's memory.
     fn bytes(&self) -> usize;
 
-    /// Answers it from a term's memory, within the limits of this node, which leads. `id` is what its caller calls it. What many
-    /// keys hold that have to wait is reserved.
+    /// Answers it from a term's memory, within the limits of this node, which leads. `id` is what its caller calls it. What
+    /// many keys hold that have to wait is reserved.
     ///
     /// # Errors
     /// Those of an [`Attempt`].
@@ -215,7 +215,7 @@ impl SequenceRequest for NextRequest {
         let range = match namespace.config.gapless {
             false => (term.next(namespace, key, count, deadline).await)
                 .map_err(|why| failed(why, namespace, term, count))?,
-            // Boxed, as is every way that is seldom gone.
+            // Boxed, like every rare path: the future of the common path stays small.
             true => Box::pin(term.next_gapless(namespace, key, count, id, deadline))
                 .await
                 .map_err(|why| failed_under(id, why, namespace, term, count))?,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::node::{
     Access,
     grants::Grants,
-    handover::current::Handovers,
+    handover::service::Handovers,
     leases::LeaderIds,
     members::{Members, formation::Founding},
     namespaces::Namespaces,

@@ -32,8 +32,8 @@ impl CallCounts {
         }
     }
 
-    /// Counts a call that is about a namespace, which has this id if it is known, and what is `refused` of it, if anything is: the
-    /// reasons, and how many keys for each, or 1 for the whole call.
+    /// Counts a call that is about a namespace, which has this id if it is known, and what is `refused` of it, if anything is:
+    /// the reasons, and how many keys for each, or 1 for the whole call.
     #[inline]
     pub(in crate::node) fn count(
         &self, namespace: &str, id: Option<NamespaceId>,

@@ -24,7 +24,7 @@ pub(in crate::node) trait ByLeader: Operation + Guarded {
     /// Its effect shows, although nobody got its answer.
     const SHOWS: bool = !Self::ONLY_READS;
 
-    /// How long a leader is waited for, if not until the deadline.
+    /// How long to wait for a leader, if not until the deadline.
     const PATIENCE: Duration = Duration::MAX;
 
     /// The part of the node that carries it out.

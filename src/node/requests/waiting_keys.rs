@@ -38,7 +38,7 @@ impl<'a> WaitingKeys<'a> {
         WaitingKeys { memory, key_bytes: WAITING_KEY_BYTES + names, bytes: 0, reserved: None }
     }
 
-    /// So many more of them wait. False if they may not, as [`RequestMemory::reserve`] says.
+    /// Notes that `keys` more of them wait. False if they may not, as [`RequestMemory::reserve`] says.
     pub fn add(&mut self, keys: usize) -> bool {
         if keys == 0 {
             return true;

@@ -120,8 +120,8 @@ impl Readiness {
     }
 
     /// Waits until the readiness may have changed. A lease that expires and a leader that falls silent are not events: a node
-    /// that is ready looks when that would be. That a leader, or a majority, is heard again is no event either: a node that is not
-    /// ready looks once in each heartbeat interval.
+    /// that is ready looks when that would be. That a leader, or a majority, is heard again is no event either: a node that is
+    /// not ready looks once in each heartbeat interval.
     async fn may_change(
         &self, mut leadership: ordered_watch::Receiver<Leadership>, ready: Option<Duration>,
     ) {

@@ -1,6 +1,6 @@
 //! The memory that a leader has sent to this node, its successor. At most one is kept: the last that has arrived whole. It is
 //! used by the next term that this node leads. It is dropped once another node leads, and a while after it
-//! arrived (`KEEP_TIMEOUTS` in `successor.rs`).
+//! arrived (`KEEP_TIMEOUTS` in `take_memory.rs`).
 //!
 //! Invariant: a memory leaves here once. Whether it may be used is decided by the state machine.
 

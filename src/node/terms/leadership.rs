@@ -220,8 +220,8 @@ impl LedTerms {
         }
     }
 
-    /// Grants anonymous nothing, if the cluster is founded with a token. It is logged before anything can be asked for. False if
-    /// this term must end.
+    /// Grants anonymous nothing, if the cluster is founded with a token. It is logged before anything can be asked for. False
+    /// if this term must end.
     async fn close_to_strangers(&self, lease: &TermLease) -> bool {
         let (store, set) = (self.group.this_node.store.clone(), self.group.config.set);
         let read =

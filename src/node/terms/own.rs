@@ -65,7 +65,8 @@ pub struct OwnTerm<T> {
     /// Locked during each step.
     stage: Mutex<OwnStage>,
     /// The allocator while the stage is [`OwnStage::Open`], and none otherwise. It stands beside the stage so that a call finds
-    /// it with one atomic load. It is replaced under the lock of the stage; a thread that loads it sees all that was done before.
+    /// it with one atomic load. It is replaced under the lock of the stage; a thread that loads it sees all that was done
+    /// before.
     open: ArcSwapOption<T>,
 }
 

@@ -27,8 +27,8 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// Reads the headers `traceparent` and `tracestate`, with all their values. `None` if they name no span: then the call begins a
-    /// trace, as one without them.
+    /// Reads the headers `traceparent` and `tracestate`, with all their values. `None` if they name no span: then the call
+    /// begins a trace, as one without them.
     pub fn read<'a>(
         mut parents: impl Iterator<Item = &'a [u8]>, states: impl Iterator<Item = &'a [u8]>,
     ) -> Option<Self> {

@@ -1,5 +1,5 @@
-//! A request on its way to the leader: where it came from, what an attempt to have it answered came to, and what a caller is told
-//! after an attempt whose outcome is not known.
+//! A request on its way to the leader: where it came from, what an attempt to have it answered came to, and what a caller is
+//! told after an attempt whose outcome is not known.
 
 use crate::{
     node::told_call::CallEnd,

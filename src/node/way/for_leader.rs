@@ -1,4 +1,5 @@
-//! The trait of requests that go the way to the leader. Each kind of request implements it beside the code that answers it here.
+//! The trait of requests that go the way to the leader. Each kind of request implements it beside the code that answers it
+//! here.
 
 use tokio::time::Instant;
 
@@ -27,9 +28,9 @@ pub trait ForLeader: Sync {
     /// Its answer.
     type Answer: Send;
 
-    /// The namespace that this node (`here`), which may know an old configuration, takes the request's name for. If the leader's
-    /// namespace of that name is another one, the leader does nothing. `None`: the leader is not to compare. `trusts_itself` is
-    /// false once the leader has said that the namespace was another one.
+    /// The namespace that this node (`here`), which may know an old configuration, takes the request's name for. If the
+    /// leader's namespace of that name is another one, the leader does nothing. `None`: the leader is not to compare.
+    /// `trusts_itself` is false once the leader has said that the namespace was another one.
     fn taken_for(&self, _here: &Self::Here, _trusts_itself: bool) -> Option<NamespaceId> {
         None
     }
@@ -59,8 +60,8 @@ pub trait ForLeader: Sync {
     /// The trace that it leaves if it was carried out.
     fn trace(&self) -> Trace;
 
-    /// Reserves what it holds while it waits: for an answer from here that is under way, or for another leader. It is called before
-    /// that, and for a leader only if nothing was reserved before.
+    /// Reserves what it holds while it waits: for an answer from here that is under way, or for another leader. It is called
+    /// before that, and for a leader only if nothing was reserved before.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED if others hold the memory. For what is under way here, it says whether that may be done.

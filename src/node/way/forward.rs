@@ -63,8 +63,8 @@ pub struct Forwarder {
 
 /// The numbers that are lost if nobody hears the reply to a request.
 pub trait LostWithReply: Send {
-    /// The reply that nobody heard brought this answer, or none. `is_served` says that the caller's call goes on, or is just given
-    /// up: what counts its losses counts this one, too.
+    /// The reply that nobody heard brought this answer, or none. `is_served` says that the caller's call goes on, or is just
+    /// given up: what counts its losses counts this one, too.
     fn lose(&self, answer: Option<&Bytes>, is_served: bool);
 }
 
@@ -336,8 +336,8 @@ mod tests {
         proto::v1::{NextManyRequest, NextManyResponse, NextRequest, NextResponse},
     };
 
-    /// How many numbers are skipped, and counted against a quota, when `reply` comes after the caller of `request` has gone, or has
-    /// not looked at it.
+    /// How many numbers are skipped, and counted against a quota, when `reply` comes after the caller of `request` has gone, or
+    /// has not looked at it.
     fn skipped<Q: SequenceRequest>(request: &Q, reply: &Reply) -> u64 {
         let (metrics, counted) = (Metrics::new(), LostNumbers::of_somebody());
         let deliver = |gives_up_before: bool| {

@@ -35,7 +35,7 @@ pub struct Facts {
     pub is_asked_once: bool,
     /// Its effect shows, although nobody got its answer.
     pub shows: bool,
-    /// How long a leader is waited for, if not until the deadline.
+    /// How long to wait for a leader, if not until the deadline.
     pub patience: Duration,
 }
 
@@ -49,8 +49,8 @@ impl Facts {
         }
     }
 
-    /// Has the `leader` carry it out for the caller; `span` is that of the call, if it is traced. An attempt before may have done
-    /// so if it `may_be_done`.
+    /// Has the `leader` carry it out for the caller; `span` is that of the call, if it is traced. An attempt before may have
+    /// done so if it `may_be_done`.
     pub async fn send(
         &self, forwarder: &Forwarder, (leader, member): (NodeId, &Member),
         (message, by, span): (&Bytes, &Principal, Option<&Span>), may_be_done: bool,

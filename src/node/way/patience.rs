@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use crate::node::Config;
 
-/// 1/`SENDING_PART` of the caller's timeout, and at most [`SENDING_MAX`], is left for sending the answer: it must be sent before
-/// the caller stops waiting.
+/// 1/`SENDING_PART` of the caller's timeout, and at most [`SENDING_MAX`], is left for sending the answer: it must be sent
+/// before the caller stops waiting.
 const SENDING_PART: u32 = 10;
 const SENDING_MAX: Duration = Duration::from_millis(100);
 
@@ -19,20 +19,20 @@ const TELLING: Duration = Duration::from_millis(100);
 
 /// How long the leader is asked whether it knows a token. The caller's message is held meanwhile, and counted nowhere.
 pub(in crate::node) const FOR_TOKEN: Duration = Duration::from_secs(1);
-/// How long the leader is waited for that leases worker ids to this node, or takes them back.
+/// How long to wait for the leader to lease worker ids to this node, or to take them back.
 pub(in crate::node) const FOR_LEASE: Duration = Duration::from_secs(3);
-/// How long a leader is waited for that tells its status: without one, this node tells what it knows.
+/// How long to wait for a leader's status: without it, this node tells what it knows.
 pub(in crate::node) const FOR_STATUS: Duration = Duration::from_secs(1);
 
 /// How soon numbers are taken again after the fence failed under a valid lease.
 pub(super) const FENCE_RETRY: Duration = Duration::from_millis(50);
 /// How soon a leader that did not answer, or says that it does not lead, is asked again.
 pub(super) const RETRY: Duration = Duration::from_millis(20);
-/// How long the answer of a deposed leader is still waited for: its numbers passed the fence before.
+/// How long to wait still for the answer of a deposed leader: its numbers passed the fence before.
 pub(super) const LAST_WORDS: Duration = Duration::from_millis(100);
 
-/// How long this node may work on a request whose caller waits for `timeout`. Without one it is `request_timeout_ms`. It is never
-/// more than `request_timeout_max_ms`.
+/// How long this node may work on a request whose caller waits for `timeout`. Without one it is `request_timeout_ms`. It is
+/// never more than `request_timeout_max_ms`.
 pub fn time_to_answer(timeout: Option<Duration>, config: &Config) -> Duration {
     let default = Duration::from_millis(config.request_timeout_ms);
     let longest = Duration::from_millis(config.request_timeout_max_ms);

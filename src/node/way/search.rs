@@ -1,6 +1,10 @@
 //! The loop that has a request answered: here if this node leads, and otherwise by the leader, as often as need be, until its
 //! deadline.
 //!
+//! A follower tells the leader which namespace it takes the request's name for: by that one it judges whether the request may
+//! be repeated. If the leader has another one under the name, it does nothing and answers [`Unanswered::Mistaken`]. Then it is
+//! asked again, and need not compare.
+//!
 //! Invariant: a request that came from a peer is never forwarded again.
 
 use std::{pin::pin, task::Poll};
@@ -54,18 +58,18 @@ impl Way {
                 })?
             }
         };
-        // Boxed, as is every way that is seldom gone: the future of the usual way stays small.
+        // Boxed, like every rare path: the future of the common path stays small.
         Box::pin(self.to_leader(here, request, (origin, may_be_done), deadline)).await
     }
 
-    /// As [`Way::answer`], of a request for which all is reserved. `may_be_done` says that an attempt before may have carried it
-    /// out.
+    /// As [`Way::answer`], of a request for which all is reserved. `may_be_done` says that an attempt before may have carried
+    /// it out.
     ///
     /// # Errors
     /// [`Unanswered::Elsewhere`] for a peer's request if another node leads, and [`Unanswered::Mistaken`] if the peer takes the
-    /// namespace for another one. [`Unanswered::Refused`] with the leader's refusal, if it refuses the request; UNAVAILABLE if no
-    /// leader answers in time, or this node stops and knows of none; UNKNOWN if one that was asked may have carried the request
-    /// out.
+    /// namespace for another one. [`Unanswered::Refused`] with the leader's refusal, if it refuses the request; UNAVAILABLE if
+    /// no leader answers in time, or this node stops and knows of none; UNKNOWN if one that was asked may have carried the
+    /// request out.
     #[tracing::instrument(level = "debug", skip_all, fields(node = self.config.node_id))]
     pub(in crate::node) async fn to_leader<R: ForLeader>(
         &self, here: &R::Here, request: &R, (origin, mut may_be_done): (Origin, bool),
@@ -231,7 +235,8 @@ enum NoAttempt {
     Stopped,
 }
 
-/// The outcome of a peer's request while this node does not lead, unless it may be done and can show.
+/// The outcome of a peer's request while this node does not lead: another node leads. If an earlier attempt may have carried it
+/// out and has left a trace, that the outcome is unknown.
 fn not_led(may_be_done: bool, trace: Trace) -> Unanswered {
     match may_be_done && trace != Trace::None {
         true => outcome_unknown().into(),

@@ -122,8 +122,8 @@ fn enter(
     Ok((place, Open(limits.connections.clone())))
 }
 
-/// Serves a connection until it ends, another one needs its place, or it is a stranger's for too long. The memory that is reserved
-/// in doing so is its caller's.
+/// Serves a connection until it ends, another one needs its place, or it is a stranger's for too long. The memory that is
+/// reserved in doing so is its caller's.
 async fn in_place(
     place: &ConnectionPlace, served: Pin<Box<impl Future<Output = Result<(), String>>>>,
 ) -> Result<(), String> {
@@ -133,7 +133,8 @@ async fn in_place(
     };
     let is_strangers_for_too_long = async {
         place.is_strangers_for_too_long().await;
-        // The protocol ends it in its own way, if it has one. What is under way may be answered, and may even bring what is known.
+        // The protocol ends it in its own way, if it has one. What is under way may be answered, and may even bring what is
+        // known.
         let _ = timeout(KNOWN_WITHIN, place.calls().idle_for(SHUTDOWN_TIME_MAX)).await;
         place.is_strangers_for_too_long().await;
     };

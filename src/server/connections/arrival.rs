@@ -1,9 +1,9 @@
 //! How far a call's data reaches into its present message, and whether the rest is late.
 //!
 //! A caller that never ends what it has begun holds it for ever. One whose data waits here, because it does not read
-//! its answers, is not late: the clock runs only while more is waited for, and each part of a message has its own time.
+//! its answers, is not late: the clock runs only while the call waits for more, and each part of a message has its own time.
 //!
-//! Invariant: while more of a message is waited for, [`PART_BYTES`] of it, or its end, arrive within the patience. So a
+//! Invariant: while a call waits for more of a message, [`PART_BYTES`] of it, or its end, arrive within the patience. So a
 //! message of `n` bytes takes at most `1 + n / PART_BYTES` times that.
 
 use std::{
@@ -37,7 +37,7 @@ pub struct Arrival {
     awaited: Option<Awaited>,
 }
 
-/// A part of a message that is waited for.
+/// A part of a message for which a call waits.
 #[derive(Debug)]
 struct Awaited {
     late: Pin<Box<Sleep>>,
@@ -96,7 +96,7 @@ impl Arrival {
         self.whole
     }
 
-    /// Nothing more is waited for until [`Arrival::poll_late`] is called again.
+    /// The call waits for nothing more until [`Arrival::poll_late`] is called again.
     pub(super) fn is_not_awaited(&mut self) {
         self.awaited = None;
     }
@@ -106,7 +106,7 @@ impl Arrival {
         self.is_stream && self.header_bytes == 0 && self.missing == 0
     }
 
-    /// More is waited for. Ready if that is late.
+    /// The call waits for more. Ready if that is late.
     pub fn poll_late(&mut self, patience: Duration, cx: &mut Context<'_>) -> Poll<()> {
         if self.is_between_messages() {
             self.awaited = None;
@@ -140,7 +140,7 @@ pub(super) mod tests {
         bytes
     }
 
-    /// Whether it is late, once it was waited for until now.
+    /// Whether it is late, if the call has waited for it until now.
     fn is_late(arrival: &mut Arrival) -> bool {
         std::future::poll_fn(|cx| arrival.poll_late(PATIENCE, cx)).now_or_never().is_some()
     }

@@ -237,8 +237,8 @@ impl Unsent {
 }
 
 impl<B: hyper::body::Body> CallBody<B> {
-    /// Ties `body` to the call that it answers, to the memory that it holds, and to what is cancelled if its caller may not read it
-    /// any more.
+    /// Ties `body` to the call that it answers, to the memory that it holds, and to what is cancelled if its caller may not
+    /// read it any more.
     pub fn new(
         body: B, call: OpenCall, held: Option<AnswerMemory>, end: Option<CancellationToken>,
     ) -> Self {
@@ -345,8 +345,8 @@ impl<D: Buf> Drop for UnsentPart<D> {
     }
 }
 
-/// Among the extensions of a response: cancelled once its caller may not read it any more. Then it ends, also if its caller reads
-/// none of it.
+/// Among the extensions of a response: cancelled once its caller may not read it any more. Then it ends, also if its caller
+/// reads none of it.
 #[derive(Clone)]
 pub struct EndsEarly(pub CancellationToken);
 

@@ -109,8 +109,8 @@ async fn serve_until_rest<S: Answering>(
             () = calls.idle_for(SHUTDOWN_TIME_MAX) => Ok(None),
         };
     }
-    // No call is in progress: this ends the protocol without a word to the other end, once all answers are sent. If a part
-    // of the first request has arrived, the rest is waited for, and that request is the last one: its answer says so.
+    // No call is in progress: this ends the protocol without a word to the other end, once all answers are sent. If a part of
+    // the first request has arrived, the connection waits for the rest, and that request is the last one: its answer says so.
     let begun = calls.begun();
     connection.as_mut().graceful_shutdown();
     let resting = timeout(idle, Pin::into_inner(connection).without_shutdown());

@@ -30,7 +30,7 @@ pub trait Inspect: Unpin {
         Poll::Ready(None)
     }
 
-    /// More is waited for. Ready with why the call ends, if it ends for that.
+    /// The call waits for more. Ready with why the call ends, if it ends for that.
     fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Status>;
 }
 

@@ -1,7 +1,7 @@
 //! The local socket of a node: a Unix socket in its data directory, over which it speaks as on the port for clients.
 //!
 //! Invariant: who is neither this process's user nor root cannot connect. Nobody is listened to before the file has that mode,
-//! and no two nodes listen in one directory: whoever binds holds the directory's lock.
+//! and no two nodes listen in one directory: the node that binds holds the directory's lock.
 
 use std::{
     fs::{self, Permissions},
@@ -62,8 +62,8 @@ impl LocalSocket {
         &self.path
     }
 
-    /// Serves its connections with `service` until `stop`. Then it accepts no more, removes the file, and returns once the calls
-    /// in progress are answered. A connection may be idle for `idle`.
+    /// Serves its connections with `service` until `stop`. Then it accepts no more, removes the file, and returns once the
+    /// calls in progress are answered. A connection may be idle for `idle`.
     pub async fn serve(self, service: impl Answering, idle: Duration, stop: CancellationToken) {
         let LocalSocket { path, listener } = self;
         let (serving, warning) = (TaskTracker::new(), RareWarning::default());

@@ -1,6 +1,6 @@
 //! How a connection that comes begins: with TLS or without.
 //!
-//! Invariant: whoever opens a connection and does not go on holds a socket, and a handshake for at most
+//! Invariant: a caller that opens a connection and does not go on holds a socket, and a handshake for at most
 //! [`HANDSHAKE_TIME_MAX`].
 
 use std::{
@@ -121,7 +121,7 @@ impl Opening {
         match timeout(HANDSHAKE_TIME_MAX, shaking.into_fallible()).await {
             Ok(Ok(stream)) => self.identified(stream),
             Ok(Err((error, socket))) => {
-                // Whoever does not read it learns less. The connection fails all the same.
+                // A caller that does not read it learns less. The connection fails all the same.
                 let _ = timeout(LAST_WORDS_TIME_MAX, let_read(socket)).await;
                 Err(error.to_string())
             }

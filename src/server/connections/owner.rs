@@ -103,7 +103,8 @@ impl Owner {
         self.principal().with_hash(hash)
     }
 
-    /// The principal of a call with these headers, as [`Owner::shown_in`]. The audit tells of a caller that shows several tokens.
+    /// The principal of a call with these headers, as [`Owner::shown_in`]. The audit tells of a caller that shows several
+    /// tokens.
     ///
     /// # Errors
     /// UNAUTHENTICATED if there are several tokens.
@@ -111,8 +112,8 @@ impl Owner {
         self.shown_in(headers).map_err(|SeveralTokens| access.several_tokens(&self.principal()))
     }
 
-    /// The principal of a call with these headers. Anything but a token, such as a password for a proxy, is left alone. Over the
-    /// local socket no token is looked at: it may be the one that is to be replaced.
+    /// The principal of a call with these headers. Anything but a token, such as a password for a proxy, is left alone. Over
+    /// the local socket no token is looked at: it may be the one that is to be replaced.
     ///
     /// # Errors
     /// [`SeveralTokens`] if there are some.

@@ -70,7 +70,7 @@ pub struct PatientSocket {
 struct Head {
     /// How many calls had begun before.
     after: u64,
-    /// `None` until the rest of it is waited for: what has arrived is looked at at once, and is mostly all of it.
+    /// `None` until the socket waits for the rest of it: what has arrived is looked at at once, and is mostly all of it.
     timer: Option<Pin<Box<Sleep>>>,
 }
 

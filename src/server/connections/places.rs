@@ -1,5 +1,5 @@
-//! The places of a port's connections: how many there are, who gets one, and which connection ends when all are taken and another
-//! one comes.
+//! The places of a port's connections: how many there are, who gets one, and which connection ends when all are taken and
+//! another one comes.
 //!
 //! Anybody can open a connection and say nothing. Where a peer or a probe must get in, such connections make room for it.
 
@@ -28,8 +28,8 @@ const CALL_TIME_MAX: Duration = Duration::from_secs(5);
 pub enum WhenFull {
     /// The new one. The callers of all such ports are counted together (`Callers::connect`).
     RefuseNew,
-    /// The oldest one of which nobody knows whose it is, although that has to be; or else the oldest one without a call under way.
-    /// If all have one, the oldest one whose call takes longer than [`CALL_TIME_MAX`].
+    /// The oldest one of which nobody knows whose it is, although that has to be; or else the oldest one without a call under
+    /// way. If all have one, the oldest one whose call takes longer than [`CALL_TIME_MAX`].
     EndIdle(u64),
     /// The oldest one over which no member has spoken.
     EndStrangers(u64),
@@ -98,7 +98,8 @@ impl ConnectionPlace {
         }
     }
 
-    /// Returns once nothing has come over the connection for too long by which it is known whose it is, although that has to be.
+    /// Returns once nothing has come over the connection for too long by which it is known whose it is, although that has to
+    /// be.
     pub async fn is_strangers_for_too_long(&self) {
         match &self.guest {
             Some(guest) => guest.is_strangers_for_too_long().await,
@@ -140,8 +141,8 @@ impl ConnectionPlace {
 /// The places of a port, the oldest one first.
 pub struct Places {
     when_full: WhenFull,
-    /// Empty if no connection ends for another one. A connection that has ended holds its place no more: what is counted for its
-    /// caller is uncounted at once.
+    /// Empty if no connection ends for another one. A connection that has ended holds its place no more: what is counted for
+    /// its caller is uncounted at once.
     taken: VecDeque<Weak<ConnectionPlace>>,
 }
 

@@ -36,8 +36,8 @@ use crate::{
 /// The largest message that a client may send, in bytes.
 pub const CLIENT_MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// The beginning of the paths of the reflection service. Its streams are the library's own: they do not end by themselves when the
-/// node stops, as ours do.
+/// The beginning of the paths of the reflection service. Its streams are the library's own: they do not end by themselves when
+/// the node stops, as ours do.
 pub const REFLECTION: &str = "/grpc.reflection.";
 
 /// Routes whose requests' unfinished messages are metered in `memory`. Each part of a message may take `patience` to arrive. A

@@ -1,8 +1,8 @@
 //! The calls over a connection whose caller nobody knows yet, although the caller has to be known.
 //!
-//! HTTP/2 would take in a megabyte before somebody reads it: the library tells a connection its window once, when it begins. A body
-//! over HTTP/1, and a command of a Redis client, may have a megabyte, too. So the socket is not read on. Whoever has a token shows it
-//! in the headers of its first call, or in AUTH, long before.
+//! HTTP/2 would take in a megabyte before somebody reads it: the library tells a connection its window once, when it begins. A
+//! body over HTTP/1, and a command of a Redis client, may have a megabyte, too. So the socket is not read on. A caller with a
+//! token shows it in the headers of its first call, or in AUTH, long before.
 //!
 //! Invariant: a stranger's connection brings at most [`STRANGERS_BYTES_MAX`], counted from when it became a stranger's.
 
@@ -31,7 +31,7 @@ struct Bound {
     guest: Arc<Guest>,
     /// How many bytes may be read before somebody looks whether it is a stranger's.
     left: usize,
-    /// Ready once it is known whose it is, which is waited for.
+    /// Waits until it is known whose it is.
     known: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
@@ -146,8 +146,8 @@ mod tests {
 
     const SENT: usize = 1 << 20;
 
-    /// A connection to a node at which anonymous may do nothing, or something, after a megabyte was sent over it; whose it is; and
-    /// its other end.
+    /// A connection to a node at which anonymous may do nothing, or something, after a megabyte was sent over it; whose it is;
+    /// and its other end.
     async fn sent(are_closed: bool) -> (UntilKnown<DuplexStream>, Arc<Guest>, DuplexStream) {
         let callers = Callers::new(&Config::default(), &Metrics::new(), move |_| are_closed);
         let guest = callers.connect(Port::Clients, [10, 0, 0, 1].into()).expect("a connection");

@@ -105,8 +105,8 @@ async fn make(
     let arrived = Instant::now();
     let span = context.traces.of_caller(NEXT_IDS, trace);
     let made = context.ids.next(&message, (by, span.as_deref()), deadline).await;
-    let spans = context.metrics.request_seconds.of(Interface::grpc);
-    spans.observe(arrived.elapsed(), 1);
+    let seconds = context.metrics.request_seconds.of(Interface::grpc);
+    seconds.observe(arrived.elapsed(), 1);
     let (made, reserved) = made?;
     Ok((answer(made, message.as_text), reserved))
 }

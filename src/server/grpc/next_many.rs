@@ -119,8 +119,8 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
     /// Records how long the requests took that were answered at once.
     fn observe_immediate(&mut self) {
         if let Some(arrived) = self.immediate_since.take() {
-            let spans = self.node.context.metrics.request_seconds.of(Interface::grpc);
-            spans.observe(arrived.elapsed(), mem::take(&mut self.immediate));
+            let seconds = self.node.context.metrics.request_seconds.of(Interface::grpc);
+            seconds.observe(arrived.elapsed(), mem::take(&mut self.immediate));
         }
     }
 
@@ -193,8 +193,8 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
             let node = self.node.clone();
             let task = tokio::spawn(Caller::go_on(async move {
                 let answered = poll_fn(|cx| begun.poll_reply(cx)).await;
-                let spans = node.context.metrics.request_seconds.of(Interface::grpc);
-                spans.observe(arrived.elapsed(), 1);
+                let seconds = node.context.metrics.request_seconds.of(Interface::grpc);
+                seconds.observe(arrived.elapsed(), 1);
                 answered
             }));
             self.waiting.push(AbortOnDropHandle::new(task));

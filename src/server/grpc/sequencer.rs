@@ -42,8 +42,8 @@ impl Services {
         let asked =
             CheckedRequest::of_caller(message.into_inner(), by, &self.context.traces, trace);
         let answered = pin!(answer(&self.context, &asked, Origin::Client, deadline)).await;
-        let spans = self.context.metrics.request_seconds.of(Interface::grpc);
-        spans.observe(arrived.elapsed(), 1);
+        let seconds = self.context.metrics.request_seconds.of(Interface::grpc);
+        seconds.observe(arrived.elapsed(), 1);
         let (answer, reserved) = answered?;
         Ok(response(answer, reserved))
     }

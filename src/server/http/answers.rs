@@ -1,7 +1,7 @@
 //! Asks the node, and records how long that took and whether it failed. The build says which function has which message
 //! answered (`build.rs`).
 //!
-//! Invariant: the memory of a long answer is reserved before anything is waited for, and held until it is sent.
+//! Invariant: the memory of a long answer is reserved before the first wait, and held until it is sent.
 
 use std::{mem, pin::pin, sync::Arc};
 

@@ -1,10 +1,10 @@
 //! Clients of Leaf, Tinyid and Yuewen's generator, served in the form that they know. Each is off unless its setting maps
 //! the names that these clients use to keys.
 //!
-//! From a request to a number: `leaf.rs`, `tinyid.rs` and `yuewen.rs` read a request (`parameters.rs`) and write the
-//! answer: a number, many (`tinyid/listed.rs`), or a segment (`tinyid/segment.rs`). `mapped.rs` finds the key, which the caller may say
-//! (`said.rs`), takes its numbers or ids (`mapped/ids.rs`), and warns the operator (`mapped/warnings.rs`) where the settings fit
-//! no namespace.
+//! From a request to a number: `leaf.rs`, `tinyid.rs` and `yuewen.rs` read a request (`parameters.rs`) and write the answer: a
+//! number, many (`tinyid/listed.rs`), or a segment (`tinyid/segment.rs`). `mapped.rs` finds the key, which the caller may say
+//! (`said.rs`), takes its numbers or ids (`mapped/ids.rs`), and warns the operator (`mapped/warnings.rs`) where the settings
+//! fit no namespace.
 //!
 //! Invariant: no answer may be kept and given again. Each says so to proxies, and a request that takes numbers is never
 //! taken for one without effect (HEAD).

@@ -1,8 +1,8 @@
 //! What `proto` describes for HTTP (`google.api.http`): the routes.
 //!
-//! The build writes a row for each method, and which fields stand in its path (`build.rs`): they are set one by one. `message.rs`
-//! reads what else makes up the message of a request, and one of the functions in `answers.rs` has it answered. The JSON is
-//! proto's own, made from the messages in the client's package.
+//! The build writes a row for each method, and which fields stand in its path (`build.rs`): they are set one by one.
+//! `message.rs` reads what else makes up the message of a request, and one of the functions in `answers.rs` has it answered.
+//! The JSON is proto's own, made from the messages in the client's package.
 
 use std::{
     borrow::Cow,

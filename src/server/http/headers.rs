@@ -65,8 +65,8 @@ impl Due {
     /// As a request that has just arrived says, by its headers and by the owner of its connection.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if they say no time, or two; UNAUTHENTICATED if they have several tokens; RESOURCE_EXHAUSTED if the principal
-    /// has as many connections as it may have.
+    /// INVALID_ARGUMENT if they say no time, or two; UNAUTHENTICATED if they have several tokens; RESOURCE_EXHAUSTED if the
+    /// principal has as many connections as it may have.
     pub fn said_in(
         headers: &HeaderMap, owner: &Owner, context: &NodeContext,
     ) -> Result<Due, Refusal> {

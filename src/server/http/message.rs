@@ -194,8 +194,8 @@ pub async fn of_kind(
     made_of(kind, wanted, written)
 }
 
-/// As [`of_kind`]. Who asks need not be let in if this node knows the kind, and nothing is wrong with the key: the key is told to
-/// nobody, and what answers the message lets in who asks.
+/// As [`of_kind`]. Who asks need not be let in if this node knows the kind, and nothing is wrong with the key: the key is told
+/// to nobody, and what answers the message lets in who asks.
 ///
 /// # Errors
 /// As [`of_kind`].

@@ -3,8 +3,8 @@
 //! Each second at most one rendering is made for all who watch, and one for all who load the page. A watcher that does not
 //! read gets the latest one once it reads again.
 //!
-//! `page/view.rs` is what it shows, and `page/render.rs` the HTML, with charts (`page/chart.rs`). `page/login.rs` says who may see it,
-//! and `page/sessions.rs` has the sessions of browsers, which cannot send a token.
+//! `page/view.rs` is what it shows, and `page/render.rs` the HTML, with charts (`page/chart.rs`). `page/login.rs` says who may
+//! see it, and `page/sessions.rs` has the sessions of browsers, which cannot send a token.
 //!
 //! Invariant: what the page shows is gathered from memory and from the leader; no disk is read for it.
 
@@ -64,7 +64,7 @@ const POLICY: (HeaderName, &str) = (
 #[derive(Clone)]
 pub struct Live {
     parts: watch::Sender<Bytes>,
-    /// The whole page, and when it was rendered. Whoever loads it meanwhile waits for it.
+    /// The whole page, and when it was rendered. Callers that load it meanwhile wait for it.
     last: Arc<Mutex<Option<(Instant, Bytes)>>>,
     /// Who has logged in.
     pub sessions: Sessions,

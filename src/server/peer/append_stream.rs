@@ -33,7 +33,8 @@ pub struct AppendStream {
 }
 
 impl AppendStream {
-    /// Opens a stream to the peer of `client` with its first append. Returns the answer, and the stream if it can be used again.
+    /// Opens a stream to the peer of `client` with its first append. Returns the answer, and the stream if it can be used
+    /// again.
     ///
     /// # Errors
     /// Why the stream could not be opened, or ended before the answer.

@@ -3,10 +3,10 @@
 //! The gRPC library buffers a message, of up to 64 MiB, before a service sees it, and makes room for it as soon as its length
 //! is known. The header, which says who sends it and knows which data directory this node has, is the first field of the
 //! first message of each call: it arrives first, and the library sees nothing before. What follows in a stream of a member is
-//! not looked at here: each message that is read is refused, or not, by whoever answers it.
+//! not looked at here: each message that is read is refused, or not, by the service that answers it.
 //!
 //! Invariant: calls of a connection whose headers are refused, or that have none, hold at most [`STRANGER_BYTES_MAX`] together,
-//! and what came last. Each ends within three times [`STRANGER_TIME_MAX`]. Whoever knows the directory and is no member
+//! and what came last. Each ends within three times [`STRANGER_TIME_MAX`]. A node that knows the directory and is no member
 //! ends what it begins (`connections/arrival.rs`). A node without data tells its directory to anybody: until it is a
 //! member, the messages to it are reserved in [`PeerConnection`], whole ones until they are answered (`peer.rs`).
 

@@ -1,4 +1,5 @@
-//! The sender of a message: as its header says, and as the certificate of its connection says. Without TLS nobody vouches for it.
+//! The sender of a message: as its header says, and as the certificate of its connection says. Without TLS nobody vouches for
+//! it.
 //!
 //! Invariant: over a connection with a certificate no message is served whose sender is another node.
 

@@ -48,7 +48,7 @@ struct Connection<'a> {
     replies: Replies,
     /// For the bytes of an unfinished command.
     reservation: Option<Reservation>,
-    /// Since when more of a command, or of a transaction, is waited for.
+    /// Since when the connection waits for more of a command, or of a transaction.
     unfinished_since: Option<Instant>,
     /// How long a client may neither send nor read.
     idle: Duration,

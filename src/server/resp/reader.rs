@@ -21,7 +21,7 @@ const LINE_BYTES_MAX: usize = 1_024;
 const DIGITS_MAX: usize = 20;
 /// A buffer that held more is replaced.
 const KEPT_BYTES: usize = 64 << 10;
-/// Room for the places of so many arguments is kept.
+/// For the places of how many arguments room is kept.
 const PLACES_KEPT: usize = 1_024;
 
 /// Why bytes are no command. What follows them cannot be read any more.

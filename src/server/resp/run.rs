@@ -19,7 +19,7 @@ use crate::{
     server::written::key,
 };
 
-/// Room for so many counts is kept.
+/// For how many counts room is kept.
 const COUNTS_KEPT: usize = 1_024;
 
 /// Commands that were not answered yet.

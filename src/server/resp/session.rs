@@ -136,7 +136,7 @@ impl Session {
         None
     }
 
-    /// Lets a command through if whoever asks is known.
+    /// Lets a command through if its caller is known.
     fn check_asker(&mut self, entry: &Entry) -> Result<(), Refused> {
         match entry.is_for_anybody() {
             true => Ok(()),

@@ -55,7 +55,7 @@ pub struct Entry {
     usage: &'static str,
     /// The places of the keys: the first, and the last; -1 is the last argument, 0 is none.
     keys: (i64, i64),
-    /// Its use of the keys, in Redis' words.
+    /// Redis' flags for what it does to its keys (`RO`, `RW` and others).
     access: &'static [&'static str],
     flags: &'static [&'static str],
     group: &'static str,

@@ -1,4 +1,5 @@
-//! Reads the files of one side of a connection: a certificate, its key, and the CAs of the other ends; and checks what they hold.
+//! Reads the files of one side of a connection: a certificate, its key, and the CAs of the other ends; and checks what they
+//! hold.
 //!
 //! Invariant: what is made of files was whole, and fitted together. Where CAs are given, nobody connects without a certificate.
 

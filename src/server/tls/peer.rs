@@ -1,6 +1,6 @@
 //! Connections between nodes: each end is a node of this cluster, by its certificate.
 //!
-//! TLS libraries compare a server's certificate with a name of its host. Here the name is the node's: whoever answers at an
+//! TLS libraries compare a server's certificate with a name of its host. Here the name is the node's: what answers at an
 //! address is the node that is asked for, or nobody.
 
 use std::{
@@ -51,7 +51,7 @@ impl PeerConnector {
         PeerConnector { certificates, cluster: cluster.into(), warning: Arc::default() }
     }
 
-    /// Connects to node `node` of the cluster, and to nobody else. A socket is waited for until `socket_time_max`.
+    /// Connects to node `node` of the cluster, and to nobody else. It waits for a socket until `socket_time_max`.
     pub fn to(&self, node: NodeId, socket_time_max: Duration) -> NodeConnector {
         NodeConnector { peers: self.clone(), node, socket_time_max }
     }

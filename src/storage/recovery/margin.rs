@@ -10,7 +10,7 @@ use ratchet_ids::{Format, Source};
 use super::lost_times::{LostTimes, format_of, timed_format_of};
 use crate::{
     sequence::{
-        AHEAD_MAX_MS, LeaseFloor, NUMBER_MAX, NamespaceConfig, NamespaceId, NamespaceTotals,
+        AHEAD_MAX_MS, LeaseBound, NUMBER_MAX, NamespaceConfig, NamespaceId, NamespaceTotals,
         Tombstone,
     },
     storage::{error::StoreError, recovery_record::RaisedNamespace, table::Namespaces},
@@ -37,7 +37,7 @@ pub struct Known {
     pub namespaces: Namespaces,
     /// The greatest step that a section of each namespace may have had, by all versions of its configuration.
     pub greatest_steps: BTreeMap<NamespaceId, u64>,
-    /// The totals that no section, and no lease of a worker id, of each namespace went beyond.
+    /// An upper bound of what the sections and the leases of worker ids of each namespace have reached.
     pub totals: BTreeMap<NamespaceId, NamespaceTotals>,
     /// How far the times of ids of keys may have got, where ids hold one.
     pub lost_times: BTreeMap<NamespaceId, LostTimes>,
@@ -195,10 +195,10 @@ fn first_after_lost_ids(format: &Format, reached_ms: u64, now_ms: u64, max: u64)
     first.unwrap_or_else(|_ended| max.saturating_add(1))
 }
 
-/// The floor that no lease of worker ids went beyond, the lost ones included. They were given before now, by clocks near this
+/// A bound above all leases of worker ids, the lost ones included. They were given before now, by clocks near this
 /// one, and reached at most [`AHEAD_MAX_MS`] ahead.
-fn above_lost_leases(known: LeaseFloor, now_ms: u64) -> LeaseFloor {
-    known.max(LeaseFloor {
+fn above_lost_leases(known: LeaseBound, now_ms: u64) -> LeaseBound {
+    known.max(LeaseBound {
         // Lost renewals may have raised a known ceiling, too.
         ceiling_ms: known.ceiling_ms.max(now_ms).saturating_add(AHEAD_MAX_MS),
         token: known.token.saturating_add(TOKENS),

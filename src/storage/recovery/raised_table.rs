@@ -51,7 +51,8 @@ pub fn raise(
     })
 }
 
-/// Begins the raised table with its namespaces, its tombstones, its principals, its ledger, and the nodes that are members no more.
+/// Begins the raised table with its namespaces, its tombstones, its principals, its ledger, and the nodes that are members no
+/// more.
 fn begin_table(survivor: &Survivor<'_>, plan: &RaisePlan) -> Result<(), StoreError> {
     // A run that was cut short may have left records, perhaps of another margin.
     survivor.next_generation().remove()?;

@@ -77,7 +77,8 @@ pub struct TableChange {
 }
 
 impl TableChange {
-    /// Begins a change of a table with these namespaces and principals. Records that are in `recent_records` are taken from there.
+    /// Begins a change of a table with these namespaces and principals. Records that are in `recent_records` are taken from
+    /// there.
     pub(in crate::storage) fn new(
         generation: &Generation, (namespaces, principals): (Arc<Namespaces>, Arc<Principals>),
         recent_records: Option<Arc<RecentRecords>>,

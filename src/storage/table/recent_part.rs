@@ -70,7 +70,7 @@ impl Part {
         rehash: impl Fn(&Slot) -> u64,
     ) {
         let Ok(epoch) = u32::try_from(record.epoch) else {
-            // A slot has no room for it. There are no clusters with so many leader changes.
+            // A slot has no room for it. No cluster has that many leader changes.
             return self.clear();
         };
         if let Some(place) = self.place(hash, &id) {

@@ -77,7 +77,7 @@ async fn calls_for_a_section_that_is_evicted_wait_until_the_log_says_what_was_us
         panic!("{answer:?}");
     };
     assert_eq!(need, None);
-    // Whoever asks all the same gets nothing.
+    // A call that asks all the same gets nothing.
     assert_eq!(memory.begin_read(place), None);
     assert_eq!(world.next_bump(place), None);
     let wanted = world.apply(released).await;

@@ -11,7 +11,7 @@ use crate::{
     sequence::{NamespaceId, Progression, Trim},
 };
 
-/// The work that the hand has done.
+/// What the clock hand evicted.
 #[derive(Debug, Default)]
 pub struct Swept {
     /// The sections that were evicted, and the last number used of each.

@@ -28,7 +28,7 @@ use crate::{
 /// How many pages of sections that may go are read under one lock, more or less: for some tenths of a millisecond.
 const LOCK_PAGES: usize = 512;
 /// To evict sections, all slots of the shard are read, once for all sections that go under one lock. These are at least
-/// one for every so many slots, so that the reading costs little for each.
+/// one for this many slots, so that the reading costs little for each.
 const SLOTS_FOR_SECTION: usize = 16;
 
 impl SharedKeys {

@@ -14,7 +14,7 @@ use crate::{
     sequence::{Key, Namespace, SectionKey},
 };
 
-/// To find a key costs as much as to pass over so many slots, more or less.
+/// To find a key costs as much as to pass over this many slots, more or less.
 const SLOTS_FOR_KEY: u64 = 8;
 
 impl SharedKeys {

@@ -1,4 +1,4 @@
-//! The use of shared sections, summed up over their keys.
+//! What the keys of shared sections have used of them, summed up for each section.
 
 use super::{SharedKeys, pages::Page};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     sequence::{NamespaceId, Progression, Trim},
 };
 
-/// The use of a section that got a chunk, summed up over its keys.
+/// What the keys of a section that got a chunk have used of it, summed up.
 #[derive(Debug)]
 pub struct Usage {
     owned: Owned,
@@ -23,7 +23,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The use of a section that has no key.
+    /// That of a section that has no key.
     pub fn new(owned: &Owned, progression: Progression) -> Self {
         Usage {
             owned: *owned,
@@ -69,8 +69,8 @@ impl Usage {
 }
 
 impl SharedKeys {
-    /// The use of section number `number`. Its keys are not added yet. `None` if it got no chunk, or the progression
-    /// of its namespace is not known.
+    /// The usage of section number `number`, without its keys: they are added later. `None` if it got no chunk, or the
+    /// progression of its namespace is not known.
     pub(super) fn usage(
         &self, number: u32, progression_of: impl Fn(NamespaceId) -> Option<Progression>,
     ) -> Option<Usage> {
@@ -96,8 +96,8 @@ impl SharedKeys {
         }
     }
 
-    /// The use of each section that got a chunk, but for namespaces without a known progression; and whether it was
-    /// used up.
+    /// The last number used of each section that got a chunk, and whether the section was used up. Leaves out namespaces
+    /// without a known progression.
     pub fn used(
         self, progression_of: impl Fn(NamespaceId) -> Option<Progression>,
     ) -> impl Iterator<Item = (bool, Trim)> {

@@ -217,7 +217,7 @@ fn a_floor_that_is_raised_while_changes_are_tracked_is_a_change() {
     assert_eq!(changes(&mut world.shard), 1);
 }
 
-/// Whoever gets the memory has every key ask its section first.
+/// The term that gets the memory has every key ask its section first.
 #[test]
 fn keys_that_must_ask_again_are_no_changes() {
     for (section_size, sections) in [(5, 200), (100_000, 1)] {

@@ -1,8 +1,8 @@
 //! When this node stands for election: in its turn, and, if turns bring no leader, at a random time.
 //!
-//! The random time is half an election timeout to a whole one after the last attempt, vote or message of a leader. Where disks are
-//! slow it waits for several writes more, and twice as long for each term in which nobody came to lead: an election that is under
-//! way takes what the disks take, and another one would void its votes.
+//! The random time is half an election timeout to a whole one after the last attempt, vote or message of a leader. Where disks
+//! are slow it waits for several writes more, and twice as long for each term in which nobody came to lead: an election that is
+//! under way takes what the disks take, and another one would void its votes.
 
 use std::{collections::BTreeSet, time::Duration};
 

@@ -133,8 +133,8 @@ impl Group {
         }
     }
 
-    /// The error for the proposer of a change of `before` in `term` that failed. Raft answers the same before the first step
-    /// and before the second one: nothing was done only if it acts on the membership that it acted on before.
+    /// The error that the proposer of a failed change of `before` in `term` is told. Raft answers the same before the first
+    /// step and before the second one: nothing was done only if it acts on the membership that it acted on before.
     async fn failed_change(
         &self, term: u64, before: &StoredMembership,
         error: RaftError<Types, ClientWriteError<Types>>,

@@ -75,11 +75,11 @@ impl Group {
     /// this node's incarnation, which only members know. (A leader that lost its majority is heard at
     /// intervals longer than this memory: it cannot keep a stranger out for ever.)
     ///
-    /// A node that was removed is no such stranger. A voter that has applied its removal refuses it, whoever is heard: with the
-    /// key of its certificate anybody could speak as that node, and it knows the incarnations. That keeps no majority from
-    /// electing: where a former member's id comes again, it votes only once all voters know so (`Group::check_voters_after`). A
-    /// learner refuses nobody more for it. It may be on its way through the log, behind an entry that added a node again; and its
-    /// vote does not count.
+    /// A node that was removed is no such stranger. A voter that has applied its removal refuses it, whichever leader is heard:
+    /// with the key of its certificate anybody could speak as that node, and it knows the incarnations. That keeps no majority
+    /// from electing: where a former member's id comes again, it votes only once all voters know so
+    /// (`Group::check_voters_after`). A learner refuses nobody more for it. It may be on its way through the log, behind an
+    /// entry that added a node again; and its vote does not count.
     ///
     /// # Errors
     /// FAILED_PRECONDITION, with the list of members.

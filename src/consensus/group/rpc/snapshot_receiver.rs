@@ -69,7 +69,8 @@ impl Group {
         let incoming = begun
             .map_err(|e| refusal!(Internal, "beginning a snapshot failed: {e}"))?
             .map_err(|e| self.not_taken(e))?;
-        // Raft decides when the snapshot is whole. This only spares an old leader the sending, and a new one that it is replaced.
+        // Raft decides when the snapshot is whole. This only spares an old leader the sending, and a new one that it is
+        // replaced.
         let mine = self.raft.metrics().borrow_watched().vote;
         if vote.leader_id.term < mine.leader_id.term {
             return write(&SnapshotResponse::<Types>::new(mine)).map(Err);

@@ -23,7 +23,7 @@ fn message(id: Option<&str>, takes: Vec<Take>) -> MessagePart {
     MessagePart { namespace: NamespaceId(1), id, made_ms: None, whole: None, caller: None, takes }
 }
 
-/// Of so many bytes a namespace may hold as many as two messages of one key count, and no third one.
+/// A bound of which a namespace may hold as many bytes as two messages of one key count, and no third one.
 const BYTES_MAX: u64 = 500;
 /// How many bytes a message of one key counts, whose id has one byte.
 const MESSAGE_BYTES: u64 = 130;

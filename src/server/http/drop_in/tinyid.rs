@@ -36,7 +36,7 @@ use crate::{
     },
 };
 
-/// The most numbers of one answer. A request for more gets so many, as from Tinyid.
+/// The most numbers of one answer. A request for more gets that many, as from Tinyid.
 const BATCH_MAX: u64 = 100_000;
 
 /// The codes of answers.

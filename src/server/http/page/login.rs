@@ -1,5 +1,5 @@
-//! Who may see the status page: whoever may see the status, by what the request itself shows, or by a session, which begins
-//! with a token in a form.
+//! Who may see the status page: callers that may see the status, by what the request itself shows, or by a session, which
+//! begins with a token in a form.
 //!
 //! `../../foreign_page.rs` refuses before what another site's page sends: nobody is logged in, or out, by one.
 //!
@@ -47,7 +47,7 @@ const POLICY: (HeaderName, &str) = (
      frame-ancestors 'none'",
 );
 
-/// Whoever was let in.
+/// The caller that was let in.
 pub struct Visitor {
     by: Principal,
     /// The session by which, if it is by one.
@@ -76,7 +76,7 @@ impl Visitor {
     }
 }
 
-/// Lets in whoever may see the page, by what the request with this head shows, or else by a session.
+/// Lets in a caller that may see the page, by what the request with this head shows, or else by a session.
 ///
 /// # Errors
 /// UNAUTHENTICATED or PERMISSION_DENIED if neither lets it in; UNAVAILABLE if nobody could be asked about its token;
@@ -100,7 +100,7 @@ pub async fn let_in(
     Ok(visitor)
 }
 
-/// What whoever is not let in gets in the place of the page: the form.
+/// What a caller that is not let in gets in the place of the page: the form.
 pub fn instead_of_page(context: &Node, head: &Parts, refusal: Refusal) -> Response {
     let has_shown = !shown_in(&head.headers, &context.config).is_empty();
     refused(refusal, has_shown.then_some(ENDED))

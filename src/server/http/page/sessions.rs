@@ -1,7 +1,7 @@
 //! Sessions of the status page: a browser cannot send a token with each request, and has a cookie instead.
 //!
-//! They live in this node's memory alone. A cookie reaches every port of a host, whoever listens there: so it is good for the
-//! page, and for nothing else.
+//! They live in this node's memory alone. A cookie reaches every port of a host, whatever program listens there: so it is good
+//! for the page, and for nothing else.
 //!
 //! Invariant: neither a token nor the id of a session is kept, only their hashes.
 
@@ -44,7 +44,7 @@ struct Session {
 }
 
 impl Sessions {
-    /// Begins a session of whoever has the token with this hash. Returns its id.
+    /// Begins a session of the owner of the token with this hash. Returns its id.
     pub fn begin(&self, token: TokenHash) -> String {
         let id = format!("{:016x}{:016x}", random::u64(), random::u64());
         self.0.lock().begin(key_of(id.as_bytes()), token, Instant::now());
@@ -93,8 +93,8 @@ fn name_of(config: &Config) -> String {
     format!("ratchet-{}-{}", config.cluster, config.node_id)
 }
 
-/// The sessions that the cookies of a request name, whether they are known or not. There may be several: whoever listens at
-/// another port of the host may have set one of the same name.
+/// The sessions that the cookies of a request name, whether they are known or not. There may be several: a program that listens
+/// at another port of the host may have set one of the same name.
 pub fn shown_in(headers: &HeaderMap, config: &Config) -> Vec<SessionKey> {
     let name = name_of(config);
     let cookies = headers.get_all(header::COOKIE).iter();

@@ -1,45 +1,13 @@
 //! Remembers the handover that is under way, or was last: all who ask for one in a term wait for the same.
 
-use std::sync::Arc;
-
 use futures::future::{BoxFuture, FutureExt, Shared as Joined};
 use parking_lot::Mutex;
 
 use crate::{
-    clock::Clock,
-    consensus::{Group, Leadership},
-    metrics::Metrics,
-    node::{Config, common::Common, members::Members, terms::LedTerms},
+    consensus::Leadership,
     proto::{Refusal, refusal},
     sequence::NodeId,
 };
-
-/// The handovers of a Raft group's leadership to other nodes.
-pub struct Handovers {
-    pub(super) config: Arc<Config>,
-    pub(super) group: Arc<Group>,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) led: Arc<LedTerms>,
-    pub(super) members: Arc<Members>,
-    /// The one that is under way, or was last.
-    pub(super) current: CurrentHandover,
-}
-
-impl Handovers {
-    /// None yet.
-    pub(in crate::node) fn new(common: &Common, led: Arc<LedTerms>, members: Arc<Members>) -> Self {
-        Handovers {
-            config: common.config.clone(),
-            group: common.group.clone(),
-            clock: common.clock.clone(),
-            metrics: common.metrics.clone(),
-            led,
-            members,
-            current: CurrentHandover::default(),
-        }
-    }
-}
 
 /// The outcome of a handover, for all callers that wait for it.
 pub type HandoverOutcome = Result<Leadership, Refusal>;

@@ -14,8 +14,8 @@ use crate::{
     },
 };
 
-/// This node waits for the next part of a memory for so many election timeouts and `shutdown_timeout_ms`: before the
-/// last parts the sender closes its term.
+/// How many election timeouts, beside `shutdown_timeout_ms`, this node waits for the next part of a memory: before the last
+/// parts the sender closes its term.
 const PART_TIMEOUTS: u64 = 30;
 
 /// For how many election timeouts this node keeps a memory: a transfer takes no longer.

@@ -1,0 +1,38 @@
+//! What the handovers of a Raft group's leadership are made of.
+
+use std::sync::Arc;
+
+use super::under_way::CurrentHandover;
+use crate::{
+    clock::Clock,
+    consensus::Group,
+    metrics::Metrics,
+    node::{Config, common::Common, members::Members, terms::LedTerms},
+};
+
+/// The handovers of a Raft group's leadership to other nodes.
+pub struct Handovers {
+    pub(super) config: Arc<Config>,
+    pub(super) group: Arc<Group>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) led: Arc<LedTerms>,
+    pub(super) members: Arc<Members>,
+    /// The one that is under way, or was last.
+    pub(super) current: CurrentHandover,
+}
+
+impl Handovers {
+    /// None yet.
+    pub(in crate::node) fn new(common: &Common, led: Arc<LedTerms>, members: Arc<Members>) -> Self {
+        Handovers {
+            config: common.config.clone(),
+            group: common.group.clone(),
+            clock: common.clock.clone(),
+            metrics: common.metrics.clone(),
+            led,
+            members,
+            current: CurrentHandover::default(),
+        }
+    }
+}
