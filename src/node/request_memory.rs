@@ -21,8 +21,8 @@ use crate::{
     proto::{Refusal, refusal},
 };
 
-/// A request or an answer with fewer bytes is not counted: the connection of its caller holds more. As much is allowed for each call in
-/// progress, whatever it does.
+/// A request or an answer with fewer bytes is not counted: the connection of its caller holds more. As much is allowed for
+/// each call in progress, whatever it does.
 pub const COUNTED_BYTES_MIN: usize = 4_096;
 
 /// How soon what waits for memory tries again.

@@ -192,7 +192,8 @@ fn apply_bump<T: Table>(table: &mut T, entry: &mut Entry, bump: &Bump) -> Result
     }
     match before.bump(progression, entry.epoch, bump.raise) {
         Ok((record, chunk)) => {
-            // In a release no replica ends here: the term that gets the chunk asserts that it is not empty, nor below the ceiling.
+            // In a release no replica ends here: the term that gets the chunk asserts that it is not empty, nor below the
+            // ceiling.
             debug_assert!(chunk.old >= before.max_seq, "a chunk begins at the ceiling or above");
             debug_assert_eq!(chunk.new, record.max_seq, "a chunk ends at the new ceiling");
             write_section(table, entry, &bump.section, (&before, record), progression)?;
