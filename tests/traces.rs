@@ -105,6 +105,7 @@ fn text_of(attributes: &[KeyValue], key: &str) -> Option<String> {
     match found.value.clone()?.value? {
         Value::StringValue(text) => Some(text),
         Value::IntValue(number) => Some(number.to_string()),
+        Value::DoubleValue(number) => Some(number.to_string()),
         other => panic!("{key} is {other:?}"),
     }
 }
@@ -317,8 +318,8 @@ async fn a_call_that_waits_for_the_leaders_own_disk_is_told_so() {
         calling.await.expect("no panic").expect("a number");
         let spans = collector.spans_of(&trace, 1).await;
         let wrote = text_of(&spans[0].span.attributes, "ratchet.write_ms")?;
-        let wrote = wrote.parse().expect("a number");
-        let wrote = Duration::from_millis(wrote);
+        let wrote: f64 = wrote.parse().expect("a number");
+        let wrote = Duration::from_secs_f64(wrote / 1_000.0);
         (wrote >= HANGS && 2 * wrote >= spans[0].took()).then_some(())
     })
     .await;
