@@ -149,12 +149,12 @@ impl Connection<'_> {
         let mut commands = std::mem::take(&mut self.commands);
         let read = self.reader.read(&mut commands);
         for command in commands.iter() {
-            let answering = self.session.answer(command, deadline, &mut self.replies);
-            if let Some(put_off) = answering.await {
+            // Pinned where it is made: otherwise all of it is copied for each command.
+            let answered = pin!(self.session.answer(command, deadline, &mut self.replies)).await;
+            if let Some(put_off) = answered {
                 for command in put_off.commands.iter() {
-                    let answering =
-                        self.session.answer_put_off(command, deadline, &mut self.replies);
-                    answering.await;
+                    let replies = &mut self.replies;
+                    pin!(self.session.answer_put_off(command, deadline, replies)).await;
                     self.after_command().await?;
                 }
                 self.session.end_exec(deadline, &mut self.replies).await;

@@ -50,6 +50,29 @@ impl Run {
         }
     }
 
+    /// Adds the command, which wants `count` numbers of a key, if it can be one request with those before it. Returns false if
+    /// it cannot, or there are none.
+    pub fn goes_on(
+        &mut self, command: RedisCommand<'_>, written: WrittenKey<'_>, count: u64,
+    ) -> bool {
+        !self.counts.is_empty()
+            && self.counts.len() < REQUEST_KEYS_MAX
+            && self.namespace == written.namespace
+            && self.push(command, written, count).is_ok()
+    }
+
+    /// Adds the command to those of its namespace.
+    fn push(
+        &mut self, command: RedisCommand<'_>, written: WrittenKey<'_>, count: u64,
+    ) -> Result<(), Refused> {
+        match key(self.kind, written.namespace, written.key)? {
+            Key::Id(id) => self.ids.push(id),
+            Key::Name(name) => self.names.push(command.share(name)),
+        }
+        self.counts.push(count);
+        Ok(())
+    }
+
     /// Adds the command, which wants `count` numbers of a key. Answers those before it if it cannot be one request with
     /// them.
     pub async fn add(
@@ -70,16 +93,11 @@ impl Run {
             self.namespace.clear();
             self.namespace.push_str(written.namespace);
         }
-        match key(self.kind, written.namespace, written.key) {
-            Ok(Key::Id(id)) => self.ids.push(id),
-            Ok(Key::Name(name)) => self.names.push(command.share(name)),
-            Err(refused) => {
-                let arrived = Instant::now();
-                self.finish(by, deadline, replies).await;
-                return self.refuse(&refused.into(), arrived, replies);
-            }
+        if let Err(refused) = self.push(command, written, count) {
+            let arrived = Instant::now();
+            self.finish(by, deadline, replies).await;
+            self.refuse(&refused, arrived, replies);
         }
-        self.counts.push(count);
     }
 
     /// Refuses a command for which the node is not asked.

@@ -190,17 +190,21 @@ impl Session {
     ) {
         let answered = match self.check(entry, command) {
             Ok(RedisRequest::Numbers(key, count)) => {
-                let asked = (command, &self.by);
-                return self.run.add(asked, key, count, deadline, replies).await;
+                if !self.run.goes_on(command, key, count) {
+                    let asked = (command, &self.by);
+                    self.run.add(asked, key, count, deadline, replies).await;
+                }
+                return;
             }
             Ok(RedisRequest::Id(of)) => {
                 self.finish(deadline, replies).await;
                 let making = ids::next((&self.context, &self.by), of, deadline, replies);
-                timed(&self.context, 1, making).await
+                Box::pin(timed(&self.context, 1, making)).await
             }
             Ok(RedisRequest::Other(action)) => {
                 self.finish(deadline, replies).await;
-                self.answer_other(action, command, deadline, replies).await
+                // Boxed, so that the future of what takes numbers stays small.
+                Box::pin(self.answer_other(action, command, deadline, replies)).await
             }
             Err(refused) => {
                 self.finish(deadline, replies).await;
