@@ -20,7 +20,7 @@ down:
 test *ARGS:
     cluster/test {{ ARGS }}
 
-# Run all that must hold before a change lands (half an hour)
+# Run all that must hold before a change lands (half an hour or more)
 ci:
     .ci/run
 

@@ -137,7 +137,7 @@ impl CommandError {
         let (done, printed) = mpsc::channel();
         let printing = move || {
             self.print();
-            // The main thread may have given up.
+            // The thread that waits may have given up.
             let _ = done.send(());
         };
         if thread::Builder::new().spawn(printing).is_ok() {

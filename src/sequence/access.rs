@@ -2,7 +2,7 @@
 //!
 //! A principal is a token, a client's certificate, or *anonymous*: callers that show neither. What is granted to anonymous is
 //! granted to everybody. There are no rules but grants: what is not granted is denied. They do not hold for callers that ask
-//! over the local socket of a node, who is called *local* where people read.
+//! over the local socket of a node, who are called *local* where people read.
 //!
 //! Invariant: a table to which nothing was written grants anonymous everything. What a cluster was founded for, or told since,
 //! is written.

@@ -24,7 +24,7 @@ const TAKEN_BACK: &str = "taken back";
 /// The last lease of a worker id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerRecord {
-    /// The name that its holder gives itself, for the list of workers.
+    /// The name that its holder gave itself, or that it was taken back; for the list of workers.
     pub holder: String,
     /// Names the lease: each one of a worker id has a greater token than the one before.
     pub token: u64,

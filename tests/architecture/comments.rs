@@ -1,4 +1,4 @@
-//! Comments are no wider than 128 columns.
+//! Comments of Rust files are no wider than 128 columns.
 
 use crate::files::{File, assert_none, files};
 

@@ -28,8 +28,8 @@ use crate::{
     storage::{Types, Vote},
 };
 
-/// How long to wait for votes, in times of a write to the slowest disk: the vote stands behind a write that is
-/// under way, and disks differ.
+/// How long to wait for votes, in times of a write to the slowest disk: the vote stands behind a write that is under way,
+/// and disks differ.
 const WRITES: u32 = 4;
 /// The longest wait for votes.
 const WAIT_MAX: Duration = Duration::from_secs(15);

@@ -104,8 +104,8 @@ impl Handovers {
         if !self.group.has_whole_log(successor, self.election_timeouts(1)).await {
             refuse!(NotHeardYet, "the log of node {successor} is behind");
         }
-        // The closed term waits for what it has logged. While it serves, that wait
-        // keeps no caller waiting. A wait that takes too long is no failure here: to close the term takes longer then.
+        // The closed term waits for what it has logged. While it serves, that wait keeps no caller waiting. A wait that takes
+        // too long is no failure here: to close the term takes longer then.
         let limit = Duration::from_millis(self.config.shutdown_timeout_ms);
         let _ = timeout(limit, self.group.table_catches_up()).await;
         Ok(stream)

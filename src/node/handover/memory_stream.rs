@@ -60,10 +60,11 @@ pub enum SendFailed {
 /// Whether another attempt to send a memory may succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Persistence {
-    /// The successor cannot be reached, is too slow, or stops. Try again, rather with another voter.
+    /// The successor cannot be reached, lacks a part of the log, stops, or takes another memory in. Try again, rather with
+    /// another voter.
     Transient,
-    /// The successor has no room, cannot read the memory or holds something else, or this node fails to send it. The successor
-    /// can lead all the same.
+    /// The successor has no room, got no part in time, cannot read the memory or holds something else, or this node fails to
+    /// send it. The successor can lead all the same.
     Final,
 }
 

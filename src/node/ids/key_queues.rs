@@ -28,7 +28,7 @@ use crate::{
     sequence::OwnedKey,
 };
 
-/// How many callers may come before those that have gone are looked for.
+/// How many callers, at least, come before those that have gone are looked for.
 const SWEEP_MIN: usize = 1_024;
 
 /// The key for whose numbers callers wait. The meaning of a number is the format's: a namespace that is created again has

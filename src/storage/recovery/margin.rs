@@ -195,8 +195,8 @@ fn first_after_lost_ids(format: &Format, reached_ms: u64, now_ms: u64, max: u64)
     first.unwrap_or_else(|_ended| max.saturating_add(1))
 }
 
-/// A bound above all leases of worker ids, the lost ones included. They were given before now, by clocks near this
-/// one, and reached at most [`AHEAD_MAX_MS`] ahead.
+/// A bound above all leases of worker ids, the lost ones included. They were given before now, by clocks near this one, and
+/// reached at most [`AHEAD_MAX_MS`] ahead.
 fn above_lost_leases(known: LeaseBound, now_ms: u64) -> LeaseBound {
     known.max(LeaseBound {
         // Lost renewals may have raised a known ceiling, too.
