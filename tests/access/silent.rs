@@ -1,7 +1,10 @@
 //! What is watched, or read slowly, ends with the token of its reader. `access.rs` shows it of the route, `status_page.rs` of
 //! the status page.
 
-use std::{net::SocketAddr, time::Instant};
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
 use futures::FutureExt;
 use ratchet::{
@@ -123,16 +126,27 @@ async fn watch_page(http: SocketAddr) -> TcpStream {
     in_time("an event", watching).await
 }
 
-/// How soon route and health end, the unit test of `node/access.rs` shows: a machine that is busy may need longer. The page is
-/// looked at with each part that it is sent, which is each second.
+/// A machine that is busy may need longer now and then: in one of some rounds it does not. The unit test of `node/access.rs`
+/// has the exact time of route and health.
 #[tokio::test(flavor = "multi_thread")]
-async fn health_route_and_page_that_are_watched_end_when_the_token_is_revoked() {
+async fn health_route_and_page_that_are_watched_end_within_5_s_of_a_revocation() {
+    const ROUNDS: usize = 20;
+    const WITHIN: Duration = Duration::from_secs(5);
     let closed = Closed::start().await;
     let node = other_than(closed.cluster.leader().await);
-    make(&closed, node).await;
-    let watching = Watching::begin(&closed, node).await;
-    revoke(&closed, node).await;
-    watching.end().await;
+    for _ in 0..ROUNDS {
+        make(&closed, node).await;
+        let watching = Watching::begin(&closed, node).await;
+        let began = Instant::now();
+        revoke(&closed, node).await;
+        watching.end().await;
+        let took = began.elapsed();
+        if took <= WITHIN {
+            return;
+        }
+        println!("it took {took:?}");
+    }
+    panic!("it took longer than {WITHIN:?} in {ROUNDS} rounds");
 }
 
 /// An export that is read slowly says nothing for long, and holds a view of the table.
