@@ -9,17 +9,22 @@ use std::{
 
 use ratchet::{
     node::{Config, StartError, hash_of},
-    proto::v1::{
-        FoundRequest, StatusRequest, access_client::AccessClient, admin_client::AdminClient,
+    proto::{
+        peer::{Founding, HelloRequest, peer_client::PeerClient},
+        v1::{
+            AddNodeRequest, FoundRequest, MembershipResponse, StatusRequest,
+            access_client::AccessClient, admin_client::AdminClient,
+        },
     },
     sequence::{AccessChange, Command, Outcome, PRINCIPALS_MAX, PrincipalKey},
 };
-use tonic::Code;
+use tonic::{Code, Status};
 
 use crate::common::{
-    closed::{ADMIN, asking, create, everything, granting, next},
+    channel,
+    closed::{ADMIN, Asking, asking, create, everything, granting, next},
     cluster::Cluster,
-    eventually, free_ports, http_get, own_ip,
+    eventually, free_ports, http_get, in_time, own_ip,
     processes::{Process, Processes, ratchet},
     until,
 };
@@ -28,6 +33,8 @@ use crate::common::{
 const EVERYWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 /// How that is told of the port for HTTP.
 const TOLD: &str = "http_listen is 0.0.0.0:0";
+/// How that is told of the port for peers.
+const PEERS_TOLD: &str = "peer_listen is 0.0.0.0:0";
 
 fn with_http_everywhere(config: &mut Config) {
     config.http_listen = Some(EVERYWHERE);
@@ -154,9 +161,93 @@ async fn a_node_that_runs_on_when_tokens_are_turned_on_tells_that_strangers_pass
     let granted = context.group.propose(term, Command::ChangeAccess(nothing)).await;
     assert_eq!(granted.expect("applied"), Outcome::Access(Ok(())));
     let open = context.services.status.open();
-    for part in ["peer_listen is 0.0.0.0:0, where strangers reach node 1", "peer_tls = require"] {
+    for part in [PEERS_TOLD, "node 1", "peer_tls = require", "takes nothing there"] {
         assert!(open.contains(part), "{part:?} is not in {open}");
     }
+}
+
+/// Adds node 2, which listens for peers at `port`, once the leader has an answer in time.
+async fn add(asking: &Asking, port: u16) -> Result<MembershipResponse, Status> {
+    let asked = AddNodeRequest { id: 2, peer_address: format!("127.0.0.1:{port}") };
+    let mut admin = AdminClient::new(asking.clone());
+    eventually("an answer", async || match admin.add_node(asked.clone()).await {
+        Err(again) if again.code() == Code::Unavailable => None,
+        added => Some(added.map(|answer| answer.into_inner())),
+    })
+    .await
+}
+
+fn assert_peers_refused(refused: &Status, node: u64) {
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    let reach = format!("strangers reach node {node} without TLS");
+    for part in ["nothing is changed", PEERS_TOLD, &reach, "peer_tls = require"] {
+        assert!(refused.message().contains(part), "{part:?} is not in {refused}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_are_refused_while_strangers_pass_for_nodes_at_any_member_that_answers() {
+    let mut cluster = Cluster::start(1, |_| {}).await;
+    cluster.start_joining(2, |config| config.peer_listen = EVERYWHERE).await;
+    let nobody = asking(cluster.address(1), None);
+    let port = cluster.nodes[&2].addresses().peer.port();
+    add(&nobody, port).await.expect("without tokens it may be added");
+    let mut access = AccessClient::new(nobody.clone());
+    let refused = eventually("it answers", async || {
+        create(&mut access, ADMIN, "admin", everything()).await.err()
+    })
+    .await;
+    assert_peers_refused(&refused, 2);
+    let refused = access.set_grants(granting("anonymous", None, &["next:*"])).await;
+    assert_peers_refused(&refused.expect_err("node 2 answers"), 2);
+    next(&nobody, "book").await.expect("nothing was changed");
+    // It hears of the tokens when it is there again, and does not start so.
+    cluster.crash(2).await;
+    create(&mut access, ADMIN, "admin", everything()).await.expect("a token");
+    let mut admin = AccessClient::new(asking(cluster.address(1), Some(ADMIN)));
+    admin.set_grants(granting("anonymous", None, &[])).await.expect("tokens are needed");
+    assert_eq!(next(&nobody, "book").await, Err(Code::Unauthenticated));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_where_strangers_pass_for_nodes_is_added_to_no_cluster_with_tokens() {
+    let mut cluster = Cluster::start(1, |_| {}).await;
+    let mut access = AccessClient::new(asking(cluster.address(1), None));
+    create(&mut access, ADMIN, "admin", everything()).await.expect("a token");
+    let admin = asking(cluster.address(1), Some(ADMIN));
+    let mut access = AccessClient::new(admin.clone());
+    access.set_grants(granting("anonymous", None, &[])).await.expect("tokens are needed");
+    cluster.start_joining(2, |config| config.peer_listen = EVERYWHERE).await;
+    let port = cluster.nodes[&2].addresses().peer.port();
+    assert_peers_refused(&add(&admin, port).await.expect_err("the cluster has tokens"), 2);
+    assert!(!cluster.nodes[&2].context().group.is_formed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_where_strangers_pass_for_nodes_is_founded_with_no_token() {
+    let mut cluster = Cluster::configured(0, |_| {});
+    cluster.start_joining(2, |config| config.peer_listen = EVERYWHERE).await;
+    let port = cluster.nodes[&2].addresses().peer.port();
+    let mut node = PeerClient::new(channel((Ipv4Addr::LOCALHOST, port).into()));
+    let mut greet = async |admin_token_sha256: Vec<u8>| {
+        let founding = Founding {
+            incarnation: 1,
+            admin_token_sha256: admin_token_sha256.into(),
+            ..Founding::default()
+        };
+        let greeting = HelloRequest {
+            cluster: "test".to_owned(),
+            from: 1,
+            to: 2,
+            election_timeout_ms: cluster.configs[&2].election_timeout_ms,
+            founding: Some(founding),
+            ..HelloRequest::default()
+        };
+        in_time("an answer", node.hello(greeting)).await.map(drop)
+    };
+    let refused = greet(hash_of(ADMIN.as_bytes()).0.to_vec()).await;
+    assert_peers_refused(&refused.expect_err("anybody could pretend to be a node"), 2);
+    greet(Vec::new()).await.expect("without a token it may be founded");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -22,7 +22,7 @@ pub use self::{
 pub(super) use self::{
     audit::{Note, Subject},
     open::{
-        check_founding, check_granting, check_joining, check_peers, check_start,
+        check_founding, check_granting, check_joining, check_peer_port, check_peers, check_start,
         is_open_to_strangers, warn_of_what_is_open, what_is_open,
     },
     quotas::LostNumbers,

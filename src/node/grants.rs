@@ -13,6 +13,7 @@ use super::{
         Guarded, Principal, Subject, check_granting, check_peers, in_order, invalid, read_grants,
         read_hash, read_key, read_quotas, to_wire, written_quotas,
     },
+    members::Members,
     requests::{operation::ByLeader, refused::proposal_failed},
     way::attempt::Attempt,
 };
@@ -30,12 +31,13 @@ use crate::{
 pub struct Grants {
     config: Arc<Config>,
     group: Arc<Group>,
+    members: Arc<Members>,
 }
 
 impl Grants {
     /// Those of this group, as this node changes them while it leads.
-    pub(super) fn new(config: Arc<Config>, group: Arc<Group>) -> Self {
-        Grants { config, group }
+    pub(super) fn new(config: Arc<Config>, group: Arc<Group>, members: Arc<Members>) -> Self {
+        Grants { config, group, members }
     }
 
     async fn change(&self, term: &Term, change: AccessChange) -> Attempt<()> {
@@ -64,9 +66,19 @@ impl Grants {
         v1::Principal { missing_namespaces: missing, ..to_wire(key, record) }
     }
 
-    fn check_peers(&self) -> Result<(), Refusal> {
+    /// Sees that nobody passes for a node. While the cluster has no tokens, the other members are asked, too. Afterwards each of
+    /// them sees to it that it takes nothing from strangers.
+    ///
+    /// # Errors
+    /// As [`check_peers`] and [`Members::check_peer_ports`].
+    async fn check_peers(&self) -> Result<(), Refusal> {
         let members = self.group.members();
-        check_peers(&self.config, members.values().map(|(member, _)| &member.peer_address))
+        check_peers(&self.config, members.values().map(|(member, _)| &member.peer_address))?;
+        let is_open = self.group.view.principals().is_open();
+        if is_open {
+            self.members.check_peer_ports().await?;
+        }
+        Ok(())
     }
 }
 
@@ -107,7 +119,7 @@ impl ByLeader for v1::CreateTokenRequest {
                 "expires_ms is {expires_ms}, and the leader's clock shows {now_ms}; give a time to come"
             );
         }
-        grants.check_peers()?;
+        grants.check_peers().await?;
         let token = TokenRecord {
             name: self.name,
             expires_ms: self.expires_ms,
@@ -225,7 +237,7 @@ impl ByLeader for v1::SetGrantsRequest {
         }
         check_granting(&grants.config, &before, &after)?;
         if !after.is_open() {
-            grants.check_peers()?;
+            grants.check_peers().await?;
         }
         let now_ms = || grants.group.leader_wall_ms();
         if by.check(&after, Wanted::OnAll(Verb::Admin), now_ms).is_err() {

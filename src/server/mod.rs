@@ -326,7 +326,7 @@ impl Ports {
             let from = from.map_or(Ipv4Addr::UNSPECIFIED.into(), |from| from.ip());
             let caller = context.callers.at(from);
             let certified = stream.node();
-            let is_local = from.is_loopback();
+            let is_local = from.to_canonical().is_loopback();
             let connection = PeerConnection { group, memory, caller, certified, is_local };
             from_peers(routes.clone(), connection, place.clone())
         };

@@ -86,6 +86,28 @@ pub(in crate::node) fn check_peers<'a>(
     ))
 }
 
+/// Where strangers pass for nodes, in words.
+fn false_peers(config: &Config) -> Option<String> {
+    trusts_strangers(config).then(|| {
+        format!(
+            "peer_listen is {}, where strangers reach node {} without TLS, and in a cluster with tokens they could pretend to be a \
+             node, and to speak for a token; set peer_tls = require, see the page about certificates",
+            config.peer_listen, config.node_id
+        )
+    })
+}
+
+/// Sees that the node with this configuration may be in a cluster with tokens.
+///
+/// # Errors
+/// FAILED_PRECONDITION if strangers pass for nodes there.
+pub fn check_peer_port(config: &Config) -> Result<(), Refusal> {
+    match false_peers(config) {
+        Some(why) => Err(refusal!(WrongState, "nothing is changed: {why}")),
+        None => Ok(()),
+    }
+}
+
 /// The grants of strangers in words; `None` if they have none.
 fn strangers_have(principals: &Principals) -> Option<String> {
     match principals.is_open() {
@@ -111,16 +133,10 @@ pub fn is_open_to_strangers(principals: &Principals) -> bool {
     principals.granted_to_strangers().next().is_some()
 }
 
-/// Whether strangers pass for nodes, although not everybody is granted everything; in words, with what to do.
-fn trusts_false_peers(config: &Config, principals: &Principals) -> Option<String> {
-    let are_trusted = trusts_strangers(config) && !principals.is_open();
-    are_trusted.then(|| {
-        format!(
-            "peer_listen is {}, where strangers reach node {} without TLS, and the cluster has tokens: anybody could pretend to \
-             be a node, and to speak for a token; set peer_tls = require, see the page about certificates",
-            config.peer_listen, config.node_id
-        )
-    })
+/// Why a port for peers is refused in this cluster, if it is: strangers would pass for nodes there, and not everybody is granted
+/// everything.
+fn refused_peers(config: &Config, principals: &Principals) -> Option<String> {
+    false_peers(config).filter(|_| !principals.is_open())
 }
 
 /// Sees that a node may start in a cluster of these principals.
@@ -129,7 +145,7 @@ fn trusts_false_peers(config: &Config, principals: &Principals) -> Option<String
 /// [`ConfigError`] if strangers reach it, and are granted something; or if they reach it as peers, and not everybody is granted
 /// everything.
 pub fn check_start(config: &Config, principals: &Principals) -> Result<(), ConfigError> {
-    if let Some(why) = trusts_false_peers(config, principals) {
+    if let Some(why) = refused_peers(config, principals) {
         return Err(ConfigError(why));
     }
     let (Some(reached), Some(granted)) = (exposed(config), strangers_have(principals)) else {
@@ -220,7 +236,11 @@ fn told(config: &Config, principals: &Principals) -> String {
     let all = [
         open("strangers", strangers_have(principals)),
         open("private addresses", private),
-        trusts_false_peers(config, principals),
+        refused_peers(config, principals).map(|why| {
+            format!(
+                "{why}. Until then the node takes nothing there from another machine without TLS"
+            )
+        }),
     ];
     all.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
@@ -367,9 +387,15 @@ mod tests {
         for part in ["peer_listen is 10.0.0.1:7601", "peer_tls = require"] {
             assert!(text.contains(part), "{part:?} is not in {text}");
         }
-        assert_eq!(told(&config, &with_tokens), text, "of one that had started before");
+        let of_running = told(&config, &with_tokens);
+        assert!(of_running.starts_with(&text) && of_running.contains("takes nothing there"));
+        let refused = check_peer_port(&config).expect_err("it is to have tokens");
+        assert!(refused.message().contains(&text), "{refused}");
         let required = Config { peer_tls: PeerTls::Require, ..config.clone() };
         let loopback = Config { peer_listen: ([127, 0, 0, 1], 7601).into(), ..config.clone() };
+        for config in [&required, &loopback] {
+            check_peer_port(config).expect("no stranger passes for a node");
+        }
         // Without tokens, everybody may do everything.
         for (config, principals) in [
             (&config, &Principals::default()),

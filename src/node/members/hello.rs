@@ -10,7 +10,7 @@ use super::{
 use crate::{
     clock,
     consensus::ThisNode,
-    node::access::{check_founding, check_joining, read_hash},
+    node::access::{check_founding, check_joining, check_peer_port, read_hash},
     proto::{
         Refusal,
         peer::{self, Acknowledged, HelloRequest, HelloResponse},
@@ -28,7 +28,7 @@ impl Founding {
     ///
     /// # Errors
     /// FAILED_PRECONDITION if the caller expects another node or directory, belongs to another cluster, or has another
-    /// election timeout.
+    /// election timeout; or if its cluster has tokens, and strangers pass for nodes here.
     /// DATA_LOSS if the caller's log is shorter than what it acknowledged, or another process answers with its data.
     pub async fn hello(&self, request: &HelloRequest) -> Result<HelloResponse, Refusal> {
         let config = &self.config;
@@ -74,6 +74,9 @@ impl Founding {
                 config.node_id,
                 replacing(config.node_id)
             );
+        }
+        if request.has_tokens {
+            check_peer_port(config)?;
         }
         if let Some(acknowledged) = &request.acknowledged {
             self.check_acknowledged(request.from, acknowledged)?;
@@ -188,12 +191,13 @@ impl Founding {
     /// Lets the founder meet this fresh node, or claim it.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION if a cluster of its name knows the node, or strangers reach it, and the founder has no token. Else
-    /// as [`Founding::be_held_by`].
+    /// FAILED_PRECONDITION if a cluster of its name knows the node; if strangers reach it, and the founder has no token; or if
+    /// strangers pass for nodes here, and the founder has one. Else as [`Founding::be_held_by`].
     pub(super) async fn take_part_in(&self, founder: Founder, claims: bool) -> Result<(), Refusal> {
         self.check_never_known()?;
-        if founder.admin.is_none() {
-            check_founding(&self.config)?;
+        match founder.admin {
+            Some(_) => check_peer_port(&self.config)?,
+            None => check_founding(&self.config)?,
         }
         if claims {
             self.check_has_listened()?;

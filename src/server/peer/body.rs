@@ -63,9 +63,21 @@ pub struct PeerConnection {
 }
 
 impl PeerConnection {
-    /// Whether it is a node that sends: its certificate says so, or it is on this machine.
-    pub fn vouches(&self) -> bool {
-        self.certified.is_some() || self.is_local
+    /// Checks that a node may be at the other end: its certificate says so, or it is on this machine. While everybody may do
+    /// everything, nobody has to show that.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION if not everybody may do everything, and the connection comes from elsewhere without a certificate.
+    pub fn check_vouched(&self) -> Result<(), Refusal> {
+        let is_vouched = self.certified.is_some() || self.is_local;
+        if is_vouched || self.group.view.principals().is_open() {
+            return Ok(());
+        }
+        Err(refusal!(
+            WrongState,
+            "this message of a node came without TLS, from another machine, and not everybody may do everything in this cluster, \
+             so anybody could pretend to be a node; set peer_tls = require on all nodes, see the page about certificates"
+        ))
     }
 
     /// Refuses a message that names another sender than the certificate.
@@ -219,6 +231,7 @@ impl LookForSender {
 
     fn look_at_sender(&mut self, header: Result<Header, Status>) {
         let checked = header.and_then(|header| {
+            self.connection.check_vouched()?;
             self.connection.check_sender(header.from)?;
             self.connection.group.check_header(Some(&header))?;
             Ok(header)

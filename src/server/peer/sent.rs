@@ -1,7 +1,8 @@
 //! The sender of a message: as its header says, and as the certificate of its connection says. Without TLS nobody vouches for
 //! it.
 //!
-//! Invariant: over a connection with a certificate no message is served whose sender is another node.
+//! Invariant: over a connection with a certificate no message is served whose sender is another node. Once not everybody may do
+//! everything in the cluster, no message is served for which nobody vouches.
 
 use futures::{Stream, StreamExt};
 use tonic::{Request, Status, Streaming};
@@ -71,31 +72,18 @@ impl Sent for HelloRequest {
 /// # Errors
 /// FAILED_PRECONDITION: nothing was done.
 fn check<M: Sent>(connection: Option<&PeerConnection>, message: &M) -> Result<(), Refusal> {
-    let (Some(connection), Some(sender)) = (connection, message.sender()) else {
+    let Some(connection) = connection else {
+        return Ok(());
+    };
+    // Of each part of a stream: it may be older than what this node knows of tokens.
+    connection.check_vouched()?;
+    let Some(sender) = message.sender() else {
         return Ok(());
     };
     connection.check_sender(sender)?;
     let is_member = || message.header().is_some_and(|header| connection.group.is_member(header));
     if M::BY_MEMBERS && connection.certified.is_some() && !is_member() {
         refuse!(WrongState, "node {sender} is no member of this cluster");
-    }
-    if M::BY_MEMBERS {
-        check_vouched(connection, sender)?;
-    }
-    Ok(())
-}
-
-/// Checks that `sender` may say who asks: without TLS anybody may be the sender.
-///
-/// # Errors
-/// FAILED_PRECONDITION if not everybody may do everything, and the connection comes from elsewhere without a certificate.
-fn check_vouched(connection: &PeerConnection, sender: NodeId) -> Result<(), Refusal> {
-    if !connection.vouches() && !connection.group.view.principals().is_open() {
-        refuse!(
-            WrongState,
-            "node {sender} speaks for callers without TLS, beyond this machine, and not everybody may do everything here; set \
-             peer_tls = require on all nodes, see the page about certificates"
-        );
     }
     Ok(())
 }
@@ -142,13 +130,17 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(300);
 
-    /// A node without ports, in whose cluster nobody may do anything without a token.
-    async fn closed(dir: &Path) -> Node {
+    /// A node without ports, in whose cluster everybody may do everything.
+    async fn open(dir: &Path) -> Node {
         let config = Config { data_dir: dir.to_owned(), dev: true, ..Config::default() };
         let (client, peer) = (config.listen, config.peer_listen);
         let addresses =
             Addresses { client, peer, metrics: None, http: None, resp: None, admin: None };
-        let node = Node::start(config, Seams::default(), addresses).await.expect("a node");
+        Node::start(config, Seams::default(), addresses).await.expect("a node")
+    }
+
+    /// Lets nobody do anything without a token.
+    async fn close(node: &Node) {
         let nothing = SetGrantsRequest { principal: "anonymous".to_owned(), ..Default::default() };
         let (operations, local) = (&node.context().operations, Principal::local());
         // The node has to lead first.
@@ -158,13 +150,12 @@ mod tests {
             }
         };
         timeout(PATIENCE, granting).await.expect("granted to nobody");
-        node
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_sender_is_believed_who_asks_over_tls_or_on_this_machine_and_nowhere_else() {
+    async fn with_tokens_a_sender_is_believed_over_tls_or_on_this_machine_and_nowhere_else() {
         let dir = TempDir::new().expect("a temporary directory");
-        let node = closed(dir.path()).await;
+        let node = open(dir.path()).await;
         let context = node.context();
         let over = |certified, is_local| PeerConnection {
             group: context.group.clone(),
@@ -176,14 +167,35 @@ mod tests {
         let from = context.config.node_id;
         let from_incarnation = context.this_node.store.incarnation();
         let header = Some(Header { from, from_incarnation, ..Header::default() });
+        let stranger = over(None, false);
+        let raft = RaftMessage { header: header.clone(), ..RaftMessage::default() };
+        check(Some(&stranger), &raft).expect("everybody may do everything");
+        close(&node).await;
         let admin = hash_of(b"the-token-of-an-administrator").0.to_vec();
         for shown in [Shown::TokenSha256(admin.into()), Shown::Local(true)] {
             let (header, by) = (header.clone(), Some(Asker { shown: Some(shown) }));
             let number = ForwardRequest { by: by.clone(), ..ForwardRequest::default() };
             let numbers = ForwardRequests { header: header.clone(), requests: vec![number] };
-            let operation = AdministerRequest { header, by, ..AdministerRequest::default() };
+            let operation =
+                AdministerRequest { header: header.clone(), by, ..AdministerRequest::default() };
+            let greeting = HelloRequest { from, ..HelloRequest::default() };
+            let raft = RaftMessage { header: header.clone(), ..RaftMessage::default() };
+            let snapshot = SnapshotPart { header: header.clone(), ..SnapshotPart::default() };
+            let memory = MemoryPart { header, ..MemoryPart::default() };
+            // What follows in a stream that began before there were tokens.
+            let (part, append) = (SnapshotPart::default(), RaftMessage::default());
             let checked = |connection: PeerConnection| {
-                [check(Some(&connection), &numbers), check(Some(&connection), &operation)]
+                let connection = Some(&connection);
+                [
+                    check(connection, &numbers),
+                    check(connection, &operation),
+                    check(connection, &greeting),
+                    check(connection, &raft),
+                    check(connection, &snapshot),
+                    check(connection, &memory),
+                    check(connection, &part),
+                    check(connection, &append),
+                ]
             };
             for refused in checked(over(None, false)) {
                 let refused = refused.expect_err("anybody could be the sender");
