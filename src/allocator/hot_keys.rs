@@ -54,13 +54,13 @@ pub struct HotKeys {
 
 #[derive(Debug, Default)]
 struct Sketch {
-    counted: Vec<Counted>,
+    counted: Vec<CountedKey>,
     /// How many samples there were since the last [`HotKeys::age`].
     samples: u64,
 }
 
 #[derive(Debug)]
-struct Counted {
+struct CountedKey {
     namespace: NamespaceId,
     name: String,
     key: OwnedKey,
@@ -159,14 +159,14 @@ impl HotKeys {
 
 impl Sketch {
     fn count(&mut self, namespace: &Namespace, key: Key<'_>, numbers: f64) {
-        let is_it = |counted: &&mut Counted| {
+        let is_it = |counted: &&mut CountedKey| {
             counted.namespace == namespace.id && counted.key.as_key() == key
         };
         if let Some(counted) = self.counted.iter_mut().find(is_it) {
             counted.numbers += numbers;
             return;
         }
-        let mut counted = Counted {
+        let mut counted = CountedKey {
             namespace: namespace.id,
             name: namespace.config.name.clone(),
             key: key.into(),
@@ -178,7 +178,7 @@ impl Sketch {
             return;
         }
         let by_numbers =
-            |one: &&mut Counted, other: &&mut Counted| one.numbers.total_cmp(&other.numbers);
+            |one: &&mut CountedKey, other: &&mut CountedKey| one.numbers.total_cmp(&other.numbers);
         if let Some(least) = self.counted.iter_mut().min_by(by_numbers) {
             counted.anothers = least.numbers;
             counted.numbers += least.numbers;

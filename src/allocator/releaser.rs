@@ -115,7 +115,7 @@ pub struct Releaser {
 }
 
 /// The result of one stretch of the clock hand.
-struct Part {
+struct Stretch {
     /// How many keys were evicted.
     keys: usize,
     /// True if the hand has come around.
@@ -148,7 +148,7 @@ impl Releaser {
     /// lost.
     async fn release(
         &self, memory: &Arc<Memory>, sections_max: usize, cause: EvictionCause,
-    ) -> ControlFlow<(), Part> {
+    ) -> ControlFlow<(), Stretch> {
         // Until the entry is applied, the term cannot end in good order: a successor would not know what was used.
         let Some(_under_way) = memory.begin_background_entry().await else {
             return ControlFlow::Break(());
@@ -172,7 +172,7 @@ impl Releaser {
                 let (keys, metrics) = (swept.keys, memory.set_metrics());
                 metrics.evicted_keys.add(cause, keys as u64);
                 (metrics.evicted_shared_sections).inc_by(swept.shared_sections as u64);
-                ControlFlow::Continue(Part { keys, is_around })
+                ControlFlow::Continue(Stretch { keys, is_around })
             }
             Err(why) => {
                 tracing::info!(

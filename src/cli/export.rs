@@ -25,7 +25,7 @@ const PARTS: usize = 4;
 const KEYS: usize = 2_048;
 
 /// Some keys, or sections, and their numbers.
-type Part = Vec<(Exported, u64)>;
+type ExportedPart = Vec<(Exported, u64)>;
 
 /// `ratchet export`.
 #[derive(Debug, Args)]
@@ -109,7 +109,7 @@ fn no_exact_sections(namespace: &v1::Namespace) -> CommandError {
     ))
 }
 
-fn parts(parts: Parts) -> impl Stream<Item = Result<Part, CommandError>> {
+fn parts(parts: Parts) -> impl Stream<Item = Result<ExportedPart, CommandError>> {
     stream::unfold(parts, async |mut parts| {
         let part = parts.next().await.transpose()?;
         Some((part.map_err(CommandError::from), parts))
@@ -121,9 +121,10 @@ fn parts(parts: Parts) -> impl Stream<Item = Result<Part, CommandError>> {
 /// The ceilings are as of one moment. Each last number is asked for after that moment, so it covers all that was handed out
 /// before, and what came later as well. The lower of the two covers the former and is not above the ceiling of the moment.
 fn exact(
-    client: &Client, namespace: &str, ceilings: impl Stream<Item = Result<Part, CommandError>>,
-) -> impl Stream<Item = Result<Part, CommandError>> {
-    let last_numbers = move |part: Result<Part, CommandError>| async move {
+    client: &Client, namespace: &str,
+    ceilings: impl Stream<Item = Result<ExportedPart, CommandError>>,
+) -> impl Stream<Item = Result<ExportedPart, CommandError>> {
+    let last_numbers = move |part: Result<ExportedPart, CommandError>| async move {
         let part = part?;
         let mut last = Vec::with_capacity(part.len());
         for rows in part.chunks(KEYS) {
@@ -142,13 +143,13 @@ fn exact(
         let rows = part.into_iter().zip(last);
         // One without a number may have a ceiling: its caller was gone when the numbers came.
         let rows = rows.map(|((key, ceiling), last)| (key, last.unwrap_or(ceiling).min(ceiling)));
-        Ok(rows.collect::<Part>())
+        Ok(rows.collect::<ExportedPart>())
     };
     ceilings.map(last_numbers).buffered(PARTS)
 }
 
 async fn write_rows(
-    header: &str, parts: impl Stream<Item = Result<Part, CommandError>>, to: impl Write,
+    header: &str, parts: impl Stream<Item = Result<ExportedPart, CommandError>>, to: impl Write,
     shown: &str,
 ) -> Result<u64, CommandError> {
     let mut parts = std::pin::pin!(parts);

@@ -59,7 +59,7 @@ pub use group::{
     ArrivingSnapshot, Group, GroupConfig, LeaderChange, Leadership, LogState, MembershipChange,
     MemoryOrigin, NodeState, ProposeError, Voters,
 };
-pub use lease::{LeaseClock, Quorums, Silence, TermLease};
+pub use lease::{LeaseClock, PeerSilence, Quorums, TermLease};
 pub use network::{Destination, MESSAGE_BYTES_MAX, RaftRpc, Sender, Transport};
 pub use state_machine::StateMachine;
 pub use this_node::{Budget, ClockDistance, NodeBudget, ThisNode};

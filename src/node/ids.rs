@@ -22,7 +22,7 @@ use self::{
     id_list::IdList,
     key_queues::KeyQueues,
     request::{bytes_of, check, check_count, count_of, parameters_of},
-    sources::{Asking, IdSources, LeaderLessor, Source},
+    sources::{AskLeader, IdSources, LeaderLessor, Source},
 };
 use super::{
     Config,
@@ -302,7 +302,7 @@ impl Ids {
     /// How the leader is asked. `hear` is given the answer, and when the leader was asked.
     fn asking_the_leader<Q: Operation>(
         self: &Arc<Self>, hear: fn(&Ids, &Q::Answer, Instant),
-    ) -> Asking<Q> {
+    ) -> AskLeader<Q> {
         let ids = Arc::downgrade(self);
         Box::new(move |request| {
             let ids = ids.upgrade();

@@ -53,10 +53,10 @@ pub struct ServedOperation {
     is_administrative: fn(&Bytes) -> bool,
     /// Its subject, by the request and by the answer, if there is one. `None` if no such request can be read.
     subject: fn(&Bytes, Option<&Bytes>) -> Option<Subject>,
-    by: By,
+    by: CarriedOutBy,
 }
 
-enum By {
+enum CarriedOutBy {
     Leader(Led),
     AskedNode(CarryOutHere),
 }
@@ -106,7 +106,7 @@ where
             let answer = answer.and_then(|answer| Q::Answer::decode(answer.clone()).ok());
             Some(asked.subject(answer.as_ref()))
         },
-        by: By::Leader(Led {
+        by: CarriedOutBy::Leader(Led {
             facts: facts_of::<Q>(),
             carry_out: |services, (term, by), (message, again), deadline| {
                 let carrying_out = async move {
@@ -143,7 +143,7 @@ where
             let asked: Q = decoded(message.clone()).ok()?;
             Some(asked.subject())
         },
-        by: By::AskedNode(|services, message, deadline| {
+        by: CarriedOutBy::AskedNode(|services, message, deadline| {
             let carrying_out = async move {
                 let asked: Q = decoded(message)?;
                 Ok(encoded(&asked.carry_out(services.as_ref(), deadline).await?))
@@ -194,8 +194,9 @@ fn encoded(answer: &impl Message) -> Bytes {
 impl ServedOperation {
     /// The operation of the leader's with that service and method.
     pub fn by_leader(method: &str) -> Option<&'static ServedOperation> {
-        let is_meant =
-            |one: &&ServedOperation| one.method == method && matches!(one.by, By::Leader(_));
+        let is_meant = |one: &&ServedOperation| {
+            one.method == method && matches!(one.by, CarriedOutBy::Leader(_))
+        };
         OPERATIONS.iter().find(is_meant)
     }
 
@@ -309,11 +310,13 @@ impl Operations {
         let expected = (operation.bytes)(&self.services, &message)?;
         let reserved = self.request_memory.reserve_if_many(expected)?;
         let answer = match &operation.by {
-            By::Leader(led) => {
+            CarriedOutBy::Leader(led) => {
                 let call = OperationCall { check: operation.check, led, message, by, span };
                 self.way.answer(self, &call, origin, deadline).await?
             }
-            By::AskedNode(carry_out) => carry_out(&self.services, message, deadline).await?,
+            CarriedOutBy::AskedNode(carry_out) => {
+                carry_out(&self.services, message, deadline).await?
+            }
         };
         Ok((answer, reserved))
     }

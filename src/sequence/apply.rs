@@ -112,7 +112,7 @@ fn change_access<T: Table>(
 }
 
 /// The common state of the writes of one entry.
-struct Entry {
+struct EntryState {
     /// How many epochs have begun.
     epoch: u64,
     /// The time by the clock of the leader that proposed the entry.
@@ -124,13 +124,13 @@ struct Entry {
 /// Lets `write` write sections, if `term` may.
 fn write_sections<T: Table>(
     table: &mut T, term: u64, now_ms: u64,
-    write: impl FnOnce(&mut T, &mut Entry) -> Result<Outcome, T::Error>,
+    write: impl FnOnce(&mut T, &mut EntryState) -> Result<Outcome, T::Error>,
 ) -> Result<Outcome, T::Error> {
     let ledger = table.ledger()?;
     match ledger.check_writer(term) {
         Ok(()) => {
             let mut entry =
-                Entry { epoch: ledger.epoch, now_ms, accounts: EntryAccounts::default() };
+                EntryState { epoch: ledger.epoch, now_ms, accounts: EntryAccounts::default() };
             let outcome = write(table, &mut entry)?;
             add_accounts(table, day_of(now_ms), entry.accounts)?;
             Ok(outcome)
@@ -180,7 +180,9 @@ fn change_ledger<T: Table>(
     }
 }
 
-fn apply_bump<T: Table>(table: &mut T, entry: &mut Entry, bump: &Bump) -> Result<Bumped, T::Error> {
+fn apply_bump<T: Table>(
+    table: &mut T, entry: &mut EntryState, bump: &Bump,
+) -> Result<Bumped, T::Error> {
     let Some(namespace) = table.namespace(bump.section.namespace) else {
         return Ok(Bumped::NoNamespace);
     };
@@ -216,7 +218,7 @@ fn over_quota<T: Table>(
 }
 
 fn apply_part<T: Table>(
-    table: &mut T, entry: &mut Entry, book: &mut RequestBook,
+    table: &mut T, entry: &mut EntryState, book: &mut RequestBook,
     (remembering, no_room, count_max): (&Remembering, Option<NoRoom>, u64), part: &MessagePart,
 ) -> Result<PartTaken, T::Error> {
     let namespace = table.namespace(part.namespace);
@@ -356,7 +358,7 @@ fn count_ids<T: Table>(
 
 /// Takes numbers, unless an earlier try of the message took none.
 fn apply_take<T: Table>(
-    table: &mut T, entry: &mut Entry, (namespace, take): (NamespaceId, &Take),
+    table: &mut T, entry: &mut EntryState, (namespace, take): (NamespaceId, &Take),
     (progression, quota, no_room): (Progression, (Option<u64>, u64), Option<NoRoom>),
     is_left_out: bool,
 ) -> Result<Taken, T::Error> {
@@ -382,7 +384,7 @@ fn apply_take<T: Table>(
 
 /// Lowers ceilings by `lower`. Counts the sections of which the term owns what it says.
 fn lower_each<T: Table>(
-    table: &mut T, entry: &mut Entry, trims: &[Trim],
+    table: &mut T, entry: &mut EntryState, trims: &[Trim],
     lower: impl Fn(SectionRecord, Progression, u64, u64) -> Option<SectionRecord>,
 ) -> Result<Outcome, T::Error> {
     let mut lowered = 0;
@@ -404,7 +406,7 @@ fn lower_each<T: Table>(
 /// The step gets within the bounds that the namespace has by now. What earlier epochs gave is part of the ceiling already. A
 /// section of which epochs give nothing stays so.
 fn rewrite<T: Table>(
-    table: &mut T, entry: &mut Entry, id: &SectionId,
+    table: &mut T, entry: &mut EntryState, id: &SectionId,
     change: impl FnOnce(SectionRecord, Progression, u64) -> Option<SectionRecord>,
 ) -> Result<Option<bool>, T::Error> {
     let Some(namespace) = table.namespace(id.namespace) else {
@@ -431,7 +433,7 @@ fn rewrite<T: Table>(
 /// Writes a section's record in the place of `before`, with the time. Keeps the namespace's totals, and enters the
 /// change in the accounts.
 fn write_section<T: Table>(
-    table: &mut T, entry: &mut Entry, id: &SectionId,
+    table: &mut T, entry: &mut EntryState, id: &SectionId,
     (before, after): (&SectionRecord, SectionRecord), progression: Progression,
 ) -> Result<(), T::Error> {
     let change = DayAccounts::of_change(before, &after, progression);

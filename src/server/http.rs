@@ -50,7 +50,7 @@ use answers::{count, timed};
 use bodies::{HttpAnswer, uncacheable};
 use drop_in::yuewen;
 use endpoints::Route;
-use headers::{Due, Node};
+use headers::{ContextState, Due};
 use page::login;
 use problem::{Problem, nothing_here, other_method, takes_only};
 
@@ -166,7 +166,7 @@ fn pages(context: Arc<NodeContext>, live: Live) -> Router {
     let form = get(|context, head| login::form(context, head, for_form));
     let log_in = |context, due, request| login::log_in(context, due, request, for_login);
     let log_out = |context, head| login::log_out(context, head, for_logout);
-    let watch = |context: Node, due: Due, head: Parts| async move {
+    let watch = |context: ContextState, due: Due, head: Parts| async move {
         live.watch(&context, &due, &head).await
     };
     let kept_by_no_cache = map_response(async |answer: Response| uncacheable(answer));
@@ -185,13 +185,13 @@ fn pages(context: Arc<NodeContext>, live: Live) -> Router {
 }
 
 /// `GET /openapi.json`.
-async fn document(State(context): Node, due: Due) -> Result<Response, Problem> {
+async fn document(State(context): ContextState, due: Due) -> Result<Response, Problem> {
     context.admission.admit(&due.by, Wanted::Anything, due.deadline).await?;
     Ok(openapi::document())
 }
 
 /// `GET /`: a number for clients of Yuewen's generator, if they are served, or else the status page.
-async fn root(context: Node, due: Due, head: Parts, live: Live) -> Response {
+async fn root(context: ContextState, due: Due, head: Parts, live: Live) -> Response {
     if yuewen::answers(&context, &head.uri) {
         return timed(&context, yuewen::next(&context, &due, &head.uri)).await;
     }

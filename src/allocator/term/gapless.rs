@@ -95,7 +95,7 @@ pub async fn run(taker: Taker, mut calls: mpsc::UnboundedReceiver<TakeCall>) {
     // Up to when the term's time is part of the table's clock.
     let mut counted = taker.clock.now();
     let mut under_way = FuturesUnordered::new();
-    let mut next = Entry::default();
+    let mut next = GaplessEntry::default();
     let mut closed = pin!(taker.memory.gate().closed());
     loop {
         tokio::select! {
@@ -132,13 +132,13 @@ pub async fn run(taker: Taker, mut calls: mpsc::UnboundedReceiver<TakeCall>) {
 
 /// Calls that are to be proposed together.
 #[derive(Default)]
-struct Entry {
+struct GaplessEntry {
     calls: Vec<TakeCall>,
     /// How many takes they have.
     takes: usize,
 }
 
-impl Entry {
+impl GaplessEntry {
     /// Adds a call, and those that wait behind it, as long as there is room.
     fn add_all(&mut self, first: TakeCall, calls: &mut mpsc::UnboundedReceiver<TakeCall>) {
         let mut next = Some(first);

@@ -63,7 +63,7 @@ impl State {
 
 /// For how long a peer has not been known to follow this leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Silence {
+pub struct PeerSilence {
     /// The time since the latest message was sent that the peer acknowledged. If it acknowledged
     /// nothing in this term: the time since the term began.
     pub lasts: Duration,
@@ -271,11 +271,14 @@ impl LeaseClock {
     }
 
     /// For how long `peer` has not been known to follow this leader. `None` if this node does not lead.
-    pub fn silence(&self, peer: NodeId) -> Option<Silence> {
+    pub fn silence(&self, peer: NodeId) -> Option<PeerSilence> {
         let now = self.now();
         let state = self.state.lock();
         let lease = &state.held()?.lease;
         let heard = state.arithmetic.last_ack(lease.term(), peer);
-        Some(Silence { lasts: now.since(heard.unwrap_or(lease.began())), in_term: heard.is_some() })
+        Some(PeerSilence {
+            lasts: now.since(heard.unwrap_or(lease.began())),
+            in_term: heard.is_some(),
+        })
     }
 }

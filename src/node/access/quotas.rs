@@ -289,7 +289,7 @@ impl LostNumbers {
 
     /// Runs `serving`. The numbers that are lost meanwhile are counted, also if this is dropped before its end.
     pub async fn counted<F: Future>(self, serving: F) -> F::Output {
-        Counted { lost: self, serving: Some(Box::pin(serving)) }.await
+        CountedCall { lost: self, serving: Some(Box::pin(serving)) }.await
     }
 
     /// Runs `does`. The numbers that are lost meanwhile are counted.
@@ -315,17 +315,17 @@ impl LostNumbers {
 }
 
 /// A call that is being served.
-struct Counted<F> {
+struct CountedCall<F> {
     lost: LostNumbers,
     /// `None` once it is dropped.
     serving: Option<Pin<Box<F>>>,
 }
 
-impl<F: Future> Future for Counted<F> {
+impl<F: Future> Future for CountedCall<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let Counted { lost, serving } = self.get_mut();
+        let CountedCall { lost, serving } = self.get_mut();
         match serving {
             Some(serving) => lost.count(|| serving.as_mut().poll(context)),
             None => Poll::Pending,
@@ -333,9 +333,9 @@ impl<F: Future> Future for Counted<F> {
     }
 }
 
-impl<F> Drop for Counted<F> {
+impl<F> Drop for CountedCall<F> {
     fn drop(&mut self) {
-        let Counted { lost, serving } = self;
+        let CountedCall { lost, serving } = self;
         lost.count(|| drop(serving.take()));
     }
 }

@@ -157,15 +157,15 @@ impl All {
 }
 
 /// Has the leader carry out an operation.
-pub type Asking<Q> =
+pub type AskLeader<Q> =
     Box<dyn Fn(Q) -> BoxFuture<'static, Result<<Q as Operation>::Answer, Refusal>> + Send + Sync>;
 
 /// Has the leader lease worker ids to this node.
 pub struct LeaderLessor {
     /// How it is asked for a lease.
-    pub lease: Asking<v1::LeaseWorkerRequest>,
+    pub lease: AskLeader<v1::LeaseWorkerRequest>,
     /// How it is told that a worker id is released.
-    pub release: Asking<v1::ReleaseWorkerRequest>,
+    pub release: AskLeader<v1::ReleaseWorkerRequest>,
     /// The node's clock.
     pub clock: Arc<dyn Clock>,
     /// The node's metrics.

@@ -18,15 +18,15 @@ use crate::sequence::NamespaceId;
 /// The dates of namespaces that this node knows while it leads.
 #[derive(Default)]
 pub struct Dates {
-    known: Mutex<Known>,
-    asking: Mutex<HashMap<NamespaceId, Asking>>,
+    known: Mutex<KnownDates>,
+    asking: Mutex<HashMap<NamespaceId, AskLock>>,
 }
 
 /// Held while the log is asked for a namespace: callers that come meanwhile wait for the answer.
-type Asking = Arc<tokio::sync::Mutex<()>>;
+type AskLock = Arc<tokio::sync::Mutex<()>>;
 
 #[derive(Default)]
-struct Known {
+struct KnownDates {
     term: u64,
     /// In milliseconds since 1970.
     by_namespace: HashMap<NamespaceId, u64>,
@@ -41,7 +41,7 @@ impl Dates {
     }
 
     /// The lock that a caller holds while it asks the log.
-    pub fn asking(&self, namespace: NamespaceId) -> Asking {
+    pub fn asking(&self, namespace: NamespaceId) -> AskLock {
         self.asking.lock().entry(namespace).or_default().clone()
     }
 
@@ -58,7 +58,7 @@ impl Dates {
         self.asking.lock().retain(|id, _| exists(*id));
         let mut known = self.known.lock();
         if known.term < term {
-            *known = Known { term, ..Known::default() };
+            *known = KnownDates { term, ..KnownDates::default() };
         }
         if known.term == term {
             let date = known.by_namespace.entry(namespace).or_default();

@@ -120,13 +120,13 @@ struct Clerk {
 
 /// Asks that are proposed together.
 #[derive(Default)]
-struct Entry {
+struct DeskEntry {
     asks: Vec<WorkerAsk>,
     /// Where the caller of each ask waits.
     replies: Vec<oneshot::Sender<DeskAnswer>>,
 }
 
-impl Entry {
+impl DeskEntry {
     fn add(&mut self, ask: WorkerAsk, reply: oneshot::Sender<DeskAnswer>) {
         self.asks.push(ask);
         self.replies.push(reply);
@@ -173,7 +173,7 @@ impl Clerk {
                 return refuse(calls, &why);
             }
         };
-        let Entry { asks, replies } = self.entry_of(calls, now_ms).await;
+        let DeskEntry { asks, replies } = self.entry_of(calls, now_ms).await;
         if asks.is_empty() {
             return;
         }
@@ -206,9 +206,9 @@ impl Clerk {
     }
 
     /// The entry that carries the requests out. Renewals and releases come first, so that nobody is given what they name.
-    async fn entry_of(&self, calls: Vec<DeskCall>, now_ms: u64) -> Entry {
+    async fn entry_of(&self, calls: Vec<DeskCall>, now_ms: u64) -> DeskEntry {
         let up_to_ms = now_ms.saturating_add(AHEAD_MS);
-        let (mut entry, mut leases) = (Entry::default(), BTreeMap::new());
+        let (mut entry, mut leases) = (DeskEntry::default(), BTreeMap::new());
         for call in calls {
             let (worker, act) = match call.request {
                 DeskRequest::Lease { holder, workers, is_further } => {

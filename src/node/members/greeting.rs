@@ -187,7 +187,7 @@ impl Members {
     /// UNAVAILABLE if nobody answers, FAILED_PRECONDITION if it is another node or directory.
     pub async fn find(&self, id: NodeId, known: &Member, address: &str) -> Result<Member, Refusal> {
         let request = HelloRequest { to_incarnation: known.incarnation, ..self.greeting_to(id) };
-        let Answering { member, .. } = self.ask_who_is_named(id, address, request).await?;
+        let GreetedNode { member, .. } = self.ask_who_is_named(id, address, request).await?;
         Ok(Member { incarnation: known.incarnation, ..member })
     }
 
@@ -195,7 +195,7 @@ impl Members {
     /// so it is told what a node says, and else always the same. The log tells the rest.
     async fn ask_who_is_named(
         &self, id: NodeId, address: &str, request: HelloRequest,
-    ) -> Result<Answering, Refusal> {
+    ) -> Result<GreetedNode, Refusal> {
         let asked = ask_who(&self.transport, id, address, request).await;
         asked.map_err(|refused| {
             if refused.reason() != Reason::NotHeardYet {
@@ -213,7 +213,7 @@ impl Members {
 }
 
 /// A node that answers a greeting.
-struct Answering {
+struct GreetedNode {
     /// It is a member of a cluster already.
     is_formed: bool,
     /// The member that it is, or would be. A member tells nobody its incarnation: it is 0.
@@ -223,11 +223,11 @@ struct Answering {
 /// Greets node `id` at `address`.
 async fn ask_who(
     transport: &Arc<dyn Transport>, id: NodeId, address: &str, request: HelloRequest,
-) -> Result<Answering, Refusal> {
+) -> Result<GreetedNode, Refusal> {
     check_address("peer_address", address)
         .map_err(|invalid| refusal!(InvalidRequest, "{invalid}"))?;
     match transport.hello(Destination { node: id, address }, request, HELLO_TIMEOUT).await {
-        Ok(hello) => Ok(Answering {
+        Ok(hello) => Ok(GreetedNode {
             is_formed: hello.formed,
             member: Member {
                 peer_address: address.to_owned(),

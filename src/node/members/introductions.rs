@@ -32,10 +32,10 @@ pub struct Introduction {
 
 /// The introductions of the other members.
 #[derive(Debug, Default)]
-pub struct Introductions(Mutex<Known>);
+pub struct Introductions(Mutex<KnownNodes>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownNodes {
     /// Their answers, each at the address that the membership has of it.
     answered: BTreeMap<NodeId, Introduction>,
     /// Those of whom something else was said since: they are to be asked again.
@@ -88,7 +88,7 @@ impl Introductions {
     }
 }
 
-impl Known {
+impl KnownNodes {
     fn note_build(&mut self, peer: NodeId, told: &Build) -> Option<String> {
         let mine = this_build();
         let before = self.builds.insert(peer, told.clone());

@@ -58,7 +58,7 @@ pub struct Forwarder {
     sender: Arc<Sender>,
     transport: Arc<dyn Transport>,
     metrics: Arc<Metrics>,
-    links: Mutex<BTreeMap<(NodeId, u64, String), mpsc::Sender<Pending>>>,
+    links: Mutex<BTreeMap<(NodeId, u64, String), mpsc::Sender<PendingForward>>>,
 }
 
 /// The numbers that are lost if nobody hears the reply to a request.
@@ -68,7 +68,7 @@ pub trait LostWithReply: Send {
     fn lose(&self, answer: Option<&Bytes>, is_served: bool);
 }
 
-struct Pending {
+struct PendingForward {
     request: ForwardRequest,
     deadline: Instant,
     to: ReplyTo,
@@ -152,7 +152,7 @@ impl Forwarder {
         let (caller, answer) = oneshot::channel();
         let (request, lost) = sent;
         let to = ReplyTo { caller, lost };
-        let pending = Pending { request, deadline, to };
+        let pending = PendingForward { request, deadline, to };
         let exchange = async {
             let link = self.link(leader, member);
             // The stream broke before this request had its turn.
@@ -168,7 +168,7 @@ impl Forwarder {
         Ok(reply)
     }
 
-    fn link(&self, leader: NodeId, member: &Member) -> mpsc::Sender<Pending> {
+    fn link(&self, leader: NodeId, member: &Member) -> mpsc::Sender<PendingForward> {
         let mut links = self.links.lock();
         let key = (leader, member.incarnation, member.peer_address.clone());
         if let Some(link) = links.get(&key)
@@ -201,7 +201,7 @@ struct Link {
 
 impl Link {
     /// Serves until the stream breaks. Dropping the pending requests tells their callers.
-    async fn serve(self, mut waiting: mpsc::Receiver<Pending>) {
+    async fn serve(self, mut waiting: mpsc::Receiver<PendingForward>) {
         let mut unsent = VecDeque::new();
         self.exchange(&mut waiting, &mut unsent).await;
         // These were not sent: their callers may ask again, whatever they ask for.
@@ -215,7 +215,9 @@ impl Link {
     }
 
     /// Exchanges messages until the stream breaks. What does not fit the next message waits in `batch`.
-    async fn exchange(&self, waiting: &mut mpsc::Receiver<Pending>, batch: &mut VecDeque<Pending>) {
+    async fn exchange(
+        &self, waiting: &mut mpsc::Receiver<PendingForward>, batch: &mut VecDeque<PendingForward>,
+    ) {
         let (messages, stream) = mpsc::channel(1);
         let to = Destination { node: self.leader, address: &self.member.peer_address };
         let opened = self.transport.forward(to, ReceiverStream::new(stream).boxed()).await;
@@ -294,13 +296,13 @@ impl Link {
 
     /// The next message: as many of the requests in `batch` as it takes.
     fn message(
-        &self, batch: &mut VecDeque<Pending>, pending: &mut BTreeMap<u64, ReplyTo>,
+        &self, batch: &mut VecDeque<PendingForward>, pending: &mut BTreeMap<u64, ReplyTo>,
         next_id: &mut u64,
     ) -> ForwardRequests {
         let (now, mut bytes) = (Instant::now(), 0);
         let mut requests = Vec::with_capacity(batch.len());
         while bytes < MERGED_BYTES_MAX
-            && let Some(Pending { request, deadline, to }) = batch.pop_front()
+            && let Some(PendingForward { request, deadline, to }) = batch.pop_front()
         {
             let left_ms = whole_ms(deadline.saturating_duration_since(now));
             // Nobody waits for this answer any more: the leader would take numbers in vain.

@@ -79,7 +79,7 @@ pub struct ResponseStream<R> {
     immediate_since: Option<Instant>,
     immediate: u64,
     /// Answers the request that was read last. Its memory is reused for the next one.
-    answering: Box<dyn Answering>,
+    answering: Box<dyn SerialAnswers>,
     /// The requests that wait, each in a task. The tasks are aborted with the stream: its caller is gone.
     waiting: FuturesUnordered<AbortOnDropHandle<Reply>>,
     /// How many keys the requests in `waiting` have.
@@ -252,7 +252,7 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> Stream for Respo
 }
 
 /// Answers one request at a time. Its future is made where it stays: it is large, and most requests are answered at once.
-trait Answering: Send {
+trait SerialAnswers: Send {
     /// Begins to answer a request, which came at the time `arrived`. The one before it is over.
     fn begin(&mut self, node: Arc<NodeRef>, request: NextManyRequest, arrived: Instant);
 
@@ -264,13 +264,13 @@ trait Answering: Send {
 }
 
 /// Answers requests with the futures that it makes.
-struct AnsweringBy<M, F> {
+struct SerialAnswersBy<M, F> {
     make: M,
     /// `None` before the first request: a stream that says nothing holds no memory for it.
     future: Option<Pin<Box<Option<F>>>>,
 }
 
-impl<M, F> Answering for AnsweringBy<M, F>
+impl<M, F> SerialAnswers for SerialAnswersBy<M, F>
 where
     M: Fn(Arc<NodeRef>, NextManyRequest, Instant) -> F + Send,
     F: Future<Output = Reply> + Send,
@@ -286,8 +286,8 @@ where
     }
 }
 
-fn answering() -> Box<dyn Answering> {
-    Box::new(AnsweringBy { make: answer, future: None })
+fn answering() -> Box<dyn SerialAnswers> {
+    Box::new(SerialAnswersBy { make: answer, future: None })
 }
 
 /// Answers one request, which came at the time `arrived`. A failure becomes a response with the request's id.

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::{
     bodies::HttpAnswer,
-    headers::{Due, Node},
+    headers::{ContextState, Due},
     message::of_kind,
 };
 use crate::{
@@ -158,7 +158,7 @@ pub(super) fn observe(context: &NodeContext, arrived: Instant) {
 }
 
 /// Answers a request of a path whose answers are [`timed`].
-pub async fn time(State(context): Node, request: Request, next: Next) -> Response {
+pub async fn time(State(context): ContextState, request: Request, next: Next) -> Response {
     timed(&context, next.run(request)).await
 }
 

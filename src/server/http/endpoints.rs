@@ -139,7 +139,7 @@ const PARTS_MAX: usize = 8;
 
 /// The endpoints of one path, but for its action.
 pub struct Route {
-    parts: Vec<Part>,
+    parts: Vec<PathPart>,
     endpoints: Vec<&'static Endpoint>,
     /// Their actions, the longest one first: of those with which a path ends, that one counts.
     actions: Vec<&'static str>,
@@ -147,23 +147,23 @@ pub struct Route {
 
 /// What stands between two slashes of a path.
 #[derive(Debug, PartialEq, Eq)]
-enum Part {
+enum PathPart {
     /// This.
     Text(&'static str),
     /// The value of the field of this name.
     Field(&'static str),
 }
 
-impl Part {
-    fn of(path: &'static str) -> Part {
+impl PathPart {
+    fn of(path: &'static str) -> PathPart {
         let field = path.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
-        field.map_or(Part::Text(path), Part::Field)
+        field.map_or(PathPart::Text(path), PathPart::Field)
     }
 
     fn fits(&self, part: &str) -> bool {
         match self {
-            Part::Text(text) => *text == part,
-            Part::Field(_) => true,
+            PathPart::Text(text) => *text == part,
+            PathPart::Field(_) => true,
         }
     }
 }
@@ -174,7 +174,7 @@ static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         let endpoints: Vec<_> = ENDPOINTS.iter().filter(|one| one.route == path).collect();
         let mut actions: Vec<_> = endpoints.iter().map(|one| one.action).collect();
         actions.sort_by_key(|action| Reverse(action.len()));
-        let parts: Vec<Part> = path.split('/').map(Part::of).collect();
+        let parts: Vec<PathPart> = path.split('/').map(PathPart::of).collect();
         assert!(
             parts.len() <= PARTS_MAX,
             "{path} has {} parts: no request would find it",
@@ -251,7 +251,7 @@ impl Route {
     fn values<'a>(&self, path: &'a str) -> Result<Vec<Cow<'a, str>>, Refusal> {
         let mut values = Vec::with_capacity(self.parts.len());
         for (own, part) in self.parts.iter().zip(path.split('/')) {
-            if let Part::Field(field) = own {
+            if let PathPart::Field(field) = own {
                 values.push(decoded(field, part)?);
             }
         }
@@ -264,7 +264,7 @@ impl Route {
     ) -> Result<Refusal, Refusal> {
         if let Some(action) = action.filter(|action| !action.is_empty()) {
             let of_name = match self.parts.last() {
-                Some(Part::Field("key")) => {
+                Some(PathPart::Field("key")) => {
                     "; where that is the end of a name, write its colon as %3A"
                 }
                 _ => "",

@@ -14,7 +14,7 @@ use futures::{Stream, StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
 
 use super::{
-    headers::{Due, Node, describe_cluster, describe_timeout},
+    headers::{ContextState, Due, describe_cluster, describe_timeout},
     path::{PagePath, in_path},
     problem::{self, Problem},
 };
@@ -61,7 +61,7 @@ pub fn describe() -> Value {
 
 /// Exports a namespace as CSV.
 pub async fn export(
-    State(context): Node, due: Due, path: PagePath<String>, version: Version,
+    State(context): ContextState, due: Due, path: PagePath<String>, version: Version,
 ) -> Result<Response, Problem> {
     let namespace = in_path(path)?;
     if version < Version::HTTP_11 {

@@ -46,7 +46,7 @@ pub fn describe_cluster() -> Value {
 }
 
 /// What every handler is given.
-pub type Node = State<Arc<NodeContext>>;
+pub type ContextState = State<Arc<NodeContext>>;
 
 /// When a request is to be answered, and to whom.
 #[derive(Debug, Clone)]

@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     bodies::uncacheable,
-    headers::{Due, Node},
+    headers::{ContextState, Due},
     problem::Problem,
 };
 use crate::{
@@ -100,7 +100,7 @@ impl Live {
     /// # Errors
     /// If it is not granted to the caller, or callers watch as many pages as they may.
     pub async fn watch(
-        &self, context: &Node, due: &Due, head: &Parts,
+        &self, context: &ContextState, due: &Due, head: &Parts,
     ) -> Result<Response, Problem> {
         let visitor = let_in(context, &self.sessions, due, head).await?;
         let access = context.services.access.clone();

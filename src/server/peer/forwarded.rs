@@ -201,7 +201,7 @@ fn next_batch(ready: &mut VecDeque<MeteredReply>) -> ReplyBatch {
 }
 
 /// How a request of one kind is answered.
-struct Answering {
+struct AnsweredMethod {
     method: &'static str,
     answer: AnswerFn,
 }
@@ -212,10 +212,10 @@ type AnswerFn = fn(Arc<NodeContext>, Option<Arc<Caller>>, ForwardRequest) -> (us
 type ReplyFuture = BoxFuture<'static, MeteredReply>;
 
 /// All kinds.
-static SEQUENCES: &[Answering] = include!(concat!(env!("OUT_DIR"), "/sequences.rs"));
+static SEQUENCES: &[AnsweredMethod] = include!(concat!(env!("OUT_DIR"), "/sequences.rs"));
 
-const fn sequence<Q: SequenceRequest>() -> Answering {
-    Answering {
+const fn sequence<Q: SequenceRequest>() -> AnsweredMethod {
+    AnsweredMethod {
         method: Q::METHOD,
         answer: |context, caller, mut request| {
             // The bytes are a part of the frame in which others came, too: a request that waits must not keep it.

@@ -6,7 +6,7 @@ use super::{
     reader::RedisCommand,
     refused::Refused,
     replies::Replies,
-    table::{Entry, all, find},
+    table::{CommandEntry, all, find},
 };
 use crate::{node::NodeContext, version};
 
@@ -74,7 +74,7 @@ pub fn commands(command: RedisCommand<'_>, replies: &mut Replies) -> Result<(), 
             every().for_each(|entry| replies.bulk(entry.name));
         }
         b"docs" => {
-            let entries: Vec<&Entry> = match named.is_empty() {
+            let entries: Vec<&CommandEntry> = match named.is_empty() {
                 true => all().collect(),
                 false => named.into_iter().filter_map(find).collect(),
             };

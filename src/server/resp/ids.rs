@@ -3,7 +3,7 @@
 
 use tokio::time::Instant;
 
-use super::{key::Asking, refused::Refused, replies::Replies};
+use super::{key::NodeAndAsker, refused::Refused, replies::Replies};
 use crate::{
     node::{NEXT_IDS, NodeContext, to_key},
     proto::v1::NextIdsRequest,
@@ -48,7 +48,7 @@ pub fn one_at_a_time() -> Refused {
 /// # Errors
 /// Whatever the node refuses it for.
 pub async fn next(
-    (context, by): Asking<'_>, of: IdsOf<'_>, deadline: Instant, replies: &mut Replies,
+    (context, by): NodeAndAsker<'_>, of: IdsOf<'_>, deadline: Instant, replies: &mut Replies,
 ) -> Result<(), Refused> {
     let wanted = Wanted::On(Verb::Next, of.namespace);
     let key = match of.key {

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The node, and who asks it.
-pub type Asking<'a> = (&'a Arc<NodeContext>, &'a Principal);
+pub type NodeAndAsker<'a> = (&'a Arc<NodeContext>, &'a Principal);
 
 /// How many of a command's keys are asked for at a time.
 const READS_AT_ONCE: usize = 64;
@@ -59,7 +59,7 @@ pub fn written_key(argument: &[u8]) -> Result<WrittenKey<'_>, Refused> {
 /// # Errors
 /// If one is no key, or the node cannot tell.
 pub async fn last_numbers(
-    (context, by): Asking<'_>, keys: impl Iterator<Item = &[u8]>, deadline: Instant,
+    (context, by): NodeAndAsker<'_>, keys: impl Iterator<Item = &[u8]>, deadline: Instant,
 ) -> Result<Vec<Option<u64>>, Refused> {
     let mut requests = Vec::new();
     for argument in keys {
@@ -87,7 +87,8 @@ pub async fn last_numbers(
 /// # Errors
 /// As [`last_numbers`].
 pub async fn last_number(
-    (context, by): Asking<'_>, command: RedisCommand<'_>, deadline: Instant, replies: &mut Replies,
+    (context, by): NodeAndAsker<'_>, command: RedisCommand<'_>, deadline: Instant,
+    replies: &mut Replies,
 ) -> Result<(), Refused> {
     let last = last_numbers((context, by), command.rest().take(1), deadline).await?;
     let namespace = written_key(command.at(1).unwrap_or_default())?.namespace;

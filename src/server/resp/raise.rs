@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use super::{
-    key::{Asking, written_key},
+    key::{NodeAndAsker, written_key},
     reader::RedisCommand,
     refused::Refused,
 };
@@ -28,7 +28,8 @@ pub enum Raised {
 /// # Errors
 /// If the command has other options than NX, the value is none or below the last number, or the node cannot raise the floor.
 pub async fn raise(
-    (context, by): Asking<'_>, command: RedisCommand<'_>, mut only_if_new: bool, deadline: Instant,
+    (context, by): NodeAndAsker<'_>, command: RedisCommand<'_>, mut only_if_new: bool,
+    deadline: Instant,
 ) -> Result<Raised, Refused> {
     for option in command.rest().skip(2) {
         if !option.eq_ignore_ascii_case(b"nx") {

@@ -16,7 +16,7 @@ use super::{
     refused::Refused,
     replies::{Replies, Version},
     run::Run,
-    table::{self, Action, Entry},
+    table::{self, Action, CommandEntry},
     transaction::{PutOff, Transaction, aborted},
 };
 use crate::{
@@ -137,7 +137,7 @@ impl Session {
     }
 
     /// Lets a command through if its caller is known.
-    fn check_asker(&mut self, entry: &Entry) -> Result<(), Refused> {
+    fn check_asker(&mut self, entry: &CommandEntry) -> Result<(), Refused> {
         match entry.is_for_anybody() {
             true => Ok(()),
             false => {
@@ -185,7 +185,7 @@ impl Session {
     }
 
     async fn carry_out(
-        &mut self, entry: &Entry, command: RedisCommand<'_>, deadline: Instant,
+        &mut self, entry: &CommandEntry, command: RedisCommand<'_>, deadline: Instant,
         replies: &mut Replies,
     ) {
         let answered = match self.check(entry, command) {
@@ -229,7 +229,7 @@ impl Session {
 
     /// The request of a command.
     fn check<'a>(
-        &self, entry: &Entry, command: RedisCommand<'a>,
+        &self, entry: &CommandEntry, command: RedisCommand<'a>,
     ) -> Result<RedisRequest<'a>, Refused> {
         let count = match entry.action {
             Action::Incr => 1,

@@ -44,7 +44,7 @@ impl Action {
 
 /// A command.
 #[derive(Debug)]
-pub struct Entry {
+pub struct CommandEntry {
     /// Its name, in lower case. Of a subcommand `command|subcommand`.
     pub name: &'static str,
     /// Its action.
@@ -61,7 +61,7 @@ pub struct Entry {
     group: &'static str,
     summary: &'static str,
     /// If the first argument names a subcommand: all that there are.
-    pub subcommands: &'static [Entry],
+    pub subcommands: &'static [CommandEntry],
 }
 
 macro_rules! commands {
@@ -69,7 +69,7 @@ macro_rules! commands {
         $action:ident $name:literal $arguments:expr, $usage:literal, $keys:expr, $access:expr, $flags:expr
             $(, $subcommands:ident)? => $summary:literal;
     )* })*) => {
-        $($(#[$doc])* const $list: &[Entry] = &[$(Entry {
+        $($(#[$doc])* const $list: &[CommandEntry] = &[$(CommandEntry {
             name: $name,
             action: Action::$action,
             arguments: $arguments,
@@ -87,7 +87,7 @@ macro_rules! commands {
 }
 
 /// All commands. Those that are asked for most often come first.
-pub fn all() -> impl Iterator<Item = &'static Entry> {
+pub fn all() -> impl Iterator<Item = &'static CommandEntry> {
     [STRING, GENERIC, TRANSACTIONS, CONNECTION, SERVER, CLUSTER].into_iter().flatten()
 }
 
@@ -202,8 +202,8 @@ commands! {
 }
 
 /// The command of this name, in any case. A subcommand is named as `command|subcommand`.
-pub fn find(name: &[u8]) -> Option<&'static Entry> {
-    let named = |entry: &&Entry| entry.name.as_bytes().eq_ignore_ascii_case(name);
+pub fn find(name: &[u8]) -> Option<&'static CommandEntry> {
+    let named = |entry: &&CommandEntry| entry.name.as_bytes().eq_ignore_ascii_case(name);
     all().find(named).or_else(|| all().flat_map(|entry| entry.subcommands).find(named))
 }
 
@@ -211,8 +211,8 @@ pub fn find(name: &[u8]) -> Option<&'static Entry> {
 ///
 /// # Errors
 /// If there is no such command or subcommand, or it takes not as many arguments.
-pub fn look_up(command: RedisCommand<'_>) -> Result<&'static Entry, Refused> {
-    let named = |entry: &&Entry| entry.name.as_bytes().eq_ignore_ascii_case(command.name());
+pub fn look_up(command: RedisCommand<'_>) -> Result<&'static CommandEntry, Refused> {
+    let named = |entry: &&CommandEntry| entry.name.as_bytes().eq_ignore_ascii_case(command.name());
     let entry = all().find(named).ok_or_else(|| why_unknown(command))?;
     let (mut of, mut given) = (entry, command.len());
     if let Some(subcommand) = command.at(1).filter(|_| !entry.subcommands.is_empty()) {
@@ -239,7 +239,7 @@ fn why_unknown(command: RedisCommand<'_>) -> Refused {
     })
 }
 
-impl Entry {
+impl CommandEntry {
     /// Whether it is answered to those who are nobody.
     pub fn is_for_anybody(&self) -> bool {
         self.flags.contains(&"no_auth")
@@ -250,11 +250,11 @@ impl Entry {
         self.name.rsplit('|').next().unwrap_or_default()
     }
 
-    fn subcommand(&self, word: &[u8]) -> Result<&'static Entry, Refused> {
+    fn subcommand(&self, word: &[u8]) -> Result<&'static CommandEntry, Refused> {
         let mut all = self.subcommands.iter();
         let found = all.find(|known| known.word().as_bytes().eq_ignore_ascii_case(word));
         found.ok_or_else(|| {
-            let words: Vec<&str> = self.subcommands.iter().map(Entry::word).collect();
+            let words: Vec<&str> = self.subcommands.iter().map(CommandEntry::word).collect();
             Refused::invalid(format!(
                 "unknown subcommand '{}' of {}; there are {}",
                 shown(word),

@@ -24,14 +24,14 @@ pub struct OutgoingSnapshot {
     parts: Parts,
 }
 
-type Part = Result<Vec<u8>, StoreError>;
+type PartRead = Result<Vec<u8>, StoreError>;
 
 enum Parts {
     /// A thread holds the view, because RocksDB's views borrow the database. It reads as fast as the
     /// parts are taken, and ends when the receiver is dropped.
-    Read { begin: Option<oneshot::Sender<()>>, parts: mpsc::Receiver<Part> },
+    Read { begin: Option<oneshot::Sender<()>>, parts: mpsc::Receiver<PartRead> },
     /// Without threads, everything is read when the snapshot is taken.
-    Ready(vec::IntoIter<Part>),
+    Ready(vec::IntoIter<PartRead>),
 }
 
 impl fmt::Debug for OutgoingSnapshot {

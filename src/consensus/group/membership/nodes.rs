@@ -7,7 +7,7 @@ use openraft::{RaftMetrics, ServerState};
 use crate::{
     consensus::{
         group::{Group, voters::replicated_index},
-        lease::Silence,
+        lease::PeerSilence,
     },
     sequence::NodeId,
     storage::{Member, Types},
@@ -30,7 +30,7 @@ pub struct NodeState {
     /// The last entry that it applied; known of this node alone.
     pub applied_index: Option<u64>,
     /// For how long it has not been heard; known of the others, if this node leads.
-    pub silence: Option<Silence>,
+    pub silence: Option<PeerSilence>,
 }
 
 /// How far this node's log is; `None` for no entry.

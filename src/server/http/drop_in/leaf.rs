@@ -23,7 +23,7 @@ use crate::{
     server::{
         http::{
             bodies::uncacheable,
-            headers::{Due, Node},
+            headers::{ContextState, Due},
             path::{PagePath, in_path},
             problem::Problem,
         },
@@ -35,7 +35,7 @@ use crate::{
 const SNOWFLAKE: &str = "leaf_snowflake";
 
 /// The next number of a tag.
-pub async fn next(State(context): Node, due: Due, path: PagePath<String>) -> Response {
+pub async fn next(State(context): ContextState, due: Due, path: PagePath<String>) -> Response {
     let taken = async {
         context.admission.admit(&due.by, Wanted::Anything, due.deadline).await?;
         let tag = in_path(path)?;
@@ -46,7 +46,7 @@ pub async fn next(State(context): Node, due: Due, path: PagePath<String>) -> Res
 }
 
 /// The next snowflake id. Leaf ignores the key, too.
-pub async fn next_id(State(context): Node, due: Due, _key: PagePath<String>) -> Response {
+pub async fn next_id(State(context): ContextState, due: Due, _key: PagePath<String>) -> Response {
     let namespace = &context.config.leaf_snowflake;
     let made = one_id(&context, SNOWFLAKE, (namespace, None), HashMap::new(), &due);
     as_text(made.await.map_err(Problem::from))
@@ -62,7 +62,7 @@ struct Decoded {
 }
 
 /// `GET /decodeSnowflakeId?snowflakeId=N`, of the format of the namespace that is set. Leaf shows an error as 200, too.
-pub async fn decode(State(context): Node, due: Due, uri: Uri) -> Response {
+pub async fn decode(State(context): ContextState, due: Due, uri: Uri) -> Response {
     let decoding = async {
         context.admission.admit(&due.by, Wanted::Anything, due.deadline).await?;
         let parameters = Parameters::of(&uri);

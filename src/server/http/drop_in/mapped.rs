@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use self::warnings::WARNINGS;
 use super::{
     parameters::Parameters,
-    said::{Asking, By, NoNumber, Said},
+    said::{AskedName, NoNumber, Said, WrittenBy},
 };
 use crate::{
     metrics::SkipCause,
@@ -31,7 +31,7 @@ use crate::{
 #[derive(Debug, Clone, Copy)]
 pub struct Mapped<'a> {
     names: MappedNames<'a>,
-    asking: Asking<'a>,
+    asking: AskedName<'a>,
     /// Whether the name has no row of its own.
     is_any: bool,
     namespace: &'a str,
@@ -65,7 +65,7 @@ impl<'a> Mapped<'a> {
             RowPart::Asked(_) => (name, true),
             RowPart::Written(namespace) => (namespace, false),
         };
-        let asking = Asking { parameter, name, others };
+        let asking = AskedName { parameter, name, others };
         Ok(Mapped { names, asking, is_any, namespace, names_namespace, row })
     }
 
@@ -150,7 +150,7 @@ impl<'a> Mapped<'a> {
         let asked = CheckedRequest::of_caller(message, by, &context.traces, trace);
         let asked = asked.map_err(|refusal| said.failed(refusal))?;
         let taken = serve(context, &asked, due).await.map_err(|refusal| said.failed(refusal))?;
-        if taken.first == keys.start && said.by != By::Parameter {
+        if taken.first == keys.start && said.by != WrittenBy::Parameter {
             self.tell_first(taken.first, &said.text);
         }
         Ok(Range { first: taken.first, last: taken.last, increment: taken.increment })
@@ -169,7 +169,7 @@ impl<'a> Mapped<'a> {
         let key = key(keys.kind, namespace, said.text.as_bytes());
         let key = key.map_err(|refusal| said.failed(refusal))?;
         // A name that is mistyped makes a key for ever.
-        if self.is_any && said.by != By::Row && keys.keys_max.is_none() {
+        if self.is_any && said.by != WrittenBy::Row && keys.keys_max.is_none() {
             let setting = self.names.setting;
             return Err(NoNumber::Other(refusal!(
                 WrongState,

@@ -10,7 +10,7 @@ use crate::{
 
 /// What a caller says.
 #[derive(Debug, Clone, Copy)]
-pub struct Asking<'a> {
+pub struct AskedName<'a> {
     /// How rows call the name that is asked for.
     pub parameter: &'static str,
     /// The name.
@@ -25,12 +25,12 @@ pub struct Said<'a> {
     /// As it is written.
     pub text: Cow<'a, str>,
     /// Who wrote it.
-    pub by: By,
+    pub by: WrittenBy,
 }
 
 /// Who wrote a key or a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum By {
+pub enum WrittenBy {
     /// The row.
     Row,
     /// The caller, as the name that is asked for.
@@ -59,24 +59,24 @@ impl<'a> Said<'a> {
     ///
     /// # Errors
     /// [`NoNumber::Said`] if the parameter is missing, or there more than once.
-    pub fn of(part: RowPart<'a>, asking: &Asking<'a>) -> Result<Said<'a>, NoNumber> {
+    pub fn of(part: RowPart<'a>, asking: &AskedName<'a>) -> Result<Said<'a>, NoNumber> {
         match part {
-            RowPart::Written(text) => Ok(Said { text: text.into(), by: By::Row }),
+            RowPart::Written(text) => Ok(Said { text: text.into(), by: WrittenBy::Row }),
             RowPart::Asked(name) if name == asking.parameter => {
-                Ok(Said { text: asking.name.into(), by: By::Name })
+                Ok(Said { text: asking.name.into(), by: WrittenBy::Name })
             }
             RowPart::Asked(name) => {
                 let text = asking.others.and_then(|others| others.one(name).transpose());
                 let missing = || Err(refusal!(InvalidRequest, "{name} is missing"));
                 let text = text.unwrap_or_else(missing).map_err(NoNumber::Said)?;
-                Ok(Said { text, by: By::Parameter })
+                Ok(Said { text, by: WrittenBy::Parameter })
             }
         }
     }
 
     /// Whether the caller wrote it.
     pub fn is_by_caller(&self) -> bool {
-        self.by != By::Row
+        self.by != WrittenBy::Row
     }
 
     /// A failure of a request for it.

@@ -29,7 +29,7 @@ use crate::{
     server::{
         http::{
             bodies::uncacheable,
-            headers::{Due, Node},
+            headers::{ContextState, Due},
             problem::Problem,
         },
         written::shown,
@@ -53,27 +53,29 @@ struct Reply<'a, T> {
 }
 
 /// `nextId`: numbers, in JSON.
-pub async fn next_id(State(context): Node, due: Due, request: Request) -> Response {
+pub async fn next_id(State(context): ContextState, due: Due, request: Request) -> Response {
     let (before, after) = ("{\"data\":[", "],\"code\":200,\"message\":\"\"}");
     let list = |range| Listed { media_type: "application/json", before, range, after };
     uncacheable(batch(&context, &due, request).await.map(list).map_err(failed))
 }
 
 /// `nextIdSimple`: numbers, as text.
-pub async fn next_id_simple(State(context): Node, due: Due, request: Request) -> Response {
+pub async fn next_id_simple(State(context): ContextState, due: Due, request: Request) -> Response {
     let media_type = "text/plain; charset=utf-8";
     let list = |range| Listed { media_type, before: "", range, after: "" };
     uncacheable(batch(&context, &due, request).await.map(list).map_err(failed_simply))
 }
 
 /// `nextSegmentId`: a segment, in JSON.
-pub async fn next_segment_id(State(context): Node, due: Due, request: Request) -> Response {
+pub async fn next_segment_id(State(context): ContextState, due: Due, request: Request) -> Response {
     let reply = |segment| Json(Reply { data: Some(segment), code: SUCCESS, message: "" });
     uncacheable(segment(&context, &due, request).await.map(reply).map_err(failed))
 }
 
 /// `nextSegmentIdSimple`: a segment, as text.
-pub async fn next_segment_id_simple(State(context): Node, due: Due, request: Request) -> Response {
+pub async fn next_segment_id_simple(
+    State(context): ContextState, due: Due, request: Request,
+) -> Response {
     let write = |segment| {
         let Segment { current_id, loading_id, max_id, delta, remainder } = segment;
         format!("{current_id},{loading_id},{max_id},{delta},{remainder}")

@@ -24,7 +24,7 @@ use crate::{
         connections::owner::Owner,
         http::{
             bodies::{bytes_up_to, uncacheable},
-            headers::{Due, Node},
+            headers::{ContextState, Due},
             problem::Problem,
         },
     },
@@ -82,7 +82,7 @@ impl Visitor {
 /// UNAUTHENTICATED or PERMISSION_DENIED if neither lets it in; UNAVAILABLE if nobody could be asked about its token;
 /// RESOURCE_EXHAUSTED if its principal has as many connections as it may have.
 pub async fn let_in(
-    context: &Node, sessions: &Sessions, due: &Due, head: &Parts,
+    context: &ContextState, sessions: &Sessions, due: &Due, head: &Parts,
 ) -> Result<Visitor, Refusal> {
     let refusal = match context.admission.admit(&due.by, PAGE, due.deadline).await {
         Ok(()) => return Ok(Visitor { by: due.by.clone(), session: None }),
@@ -101,7 +101,7 @@ pub async fn let_in(
 }
 
 /// What a caller that is not let in gets in the place of the page: the form.
-pub fn instead_of_page(context: &Node, head: &Parts, refusal: Refusal) -> Response {
+pub fn instead_of_page(context: &ContextState, head: &Parts, refusal: Refusal) -> Response {
     let has_shown = !shown_in(&head.headers, &context.config).is_empty();
     refused(refusal, has_shown.then_some(ENDED))
 }
@@ -120,14 +120,16 @@ fn refused(refusal: Refusal, why: Option<&str>) -> Response {
 }
 
 /// `GET /login`: the form, and a button that ends the session.
-pub async fn form(context: Node, head: Parts, sessions: Sessions) -> Response {
+pub async fn form(context: ContextState, head: Parts, sessions: Sessions) -> Response {
     let mut shown = shown_in(&head.headers, &context.config).into_iter();
     let has_session = shown.any(|key| sessions.token_of(key).is_some());
     uncacheable(([POLICY], Html(render::login(None, has_session))))
 }
 
 /// `POST /login`: begins a session, and shows the page.
-pub async fn log_in(context: Node, due: Due, request: Request, sessions: Sessions) -> Response {
+pub async fn log_in(
+    context: ContextState, due: Due, request: Request, sessions: Sessions,
+) -> Response {
     let (head, body) = request.into_parts();
     match begin(&context, &due, &head, body, &sessions).await {
         Ok(cookie) => to_page(cookie),
@@ -140,7 +142,7 @@ pub async fn log_in(context: Node, due: Due, request: Request, sessions: Session
 
 /// Begins a session with the token in the form. Returns the cookie.
 async fn begin(
-    context: &Node, due: &Due, head: &Parts, body: Body, sessions: &Sessions,
+    context: &ContextState, due: &Due, head: &Parts, body: Body, sessions: &Sessions,
 ) -> Result<HeaderValue, Refusal> {
     let (form, _held) = bytes_up_to(FORM_BYTES_MAX, context, body, due).await?;
     let mut fields = form_urlencoded::parse(&form);
@@ -162,7 +164,9 @@ async fn begin(
 ///
 /// # Errors
 /// INTERNAL if the cookie is no header.
-pub async fn log_out(context: Node, head: Parts, sessions: Sessions) -> Result<Response, Problem> {
+pub async fn log_out(
+    context: ContextState, head: Parts, sessions: Sessions,
+) -> Result<Response, Problem> {
     shown_in(&head.headers, &context.config).into_iter().for_each(|key| sessions.end(key));
     let is_tls = Owner::in_extensions(&head.extensions).is_tls();
     Ok(to_page(cookie(&context.config, None, is_tls)?))

@@ -27,11 +27,11 @@ const ID_CHARS: usize = 32;
 
 /// The sessions of a node. Clones are the same.
 #[derive(Clone, Default)]
-pub struct Sessions(Arc<Mutex<Known>>);
+pub struct Sessions(Arc<Mutex<OpenSessions>>);
 
 /// In the order in which they began, which is that in which they end.
 #[derive(Default)]
-struct Known(VecDeque<Session>);
+struct OpenSessions(VecDeque<Session>);
 
 /// The hash of a session's id. Comparing it takes no time that would tell of the id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Sessions {
     }
 }
 
-impl Known {
+impl OpenSessions {
     fn begin(&mut self, key: SessionKey, token: TokenHash, now: Instant) {
         self.end_old(now);
         if self.0.len() >= SESSIONS_MAX {
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_session_ends_after_eight_hours_or_before() {
-        let (mut known, now) = (Known::default(), Instant::now());
+        let (mut known, now) = (OpenSessions::default(), Instant::now());
         known.begin(key(1), token(1), now);
         known.begin(key(2), token(2), now + Duration::from_secs(1));
         let hours = |hours: u64| now + Duration::from_secs(hours * 3_600);
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn the_oldest_session_makes_room() {
-        let (mut known, now) = (Known::default(), Instant::now());
+        let (mut known, now) = (OpenSessions::default(), Instant::now());
         for number in 0..=SESSIONS_MAX {
             known.begin(key(number), token(7), now);
         }

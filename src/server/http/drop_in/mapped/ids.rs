@@ -11,7 +11,7 @@ use crate::{
     sequence::{OwnedKey, Verb, Wanted},
     server::{
         http::{
-            drop_in::said::{Asking, NoNumber, Said},
+            drop_in::said::{AskedName, NoNumber, Said},
             headers::Due,
         },
         written::{integer, shown},
@@ -31,7 +31,7 @@ struct Chosen<'a> {
 impl<'a> Chosen<'a> {
     /// What a row says of a format: `key=42,table=0`. Without `=` it is the key, or anything in a format with a worker, whose
     /// ids have none.
-    fn of(row: &'a str, format: &Format, asking: &Asking<'a>) -> Result<Chosen<'a>, NoNumber> {
+    fn of(row: &'a str, format: &Format, asking: &AskedName<'a>) -> Result<Chosen<'a>, NoNumber> {
         let fields = row_fields(row).map_err(|part| {
             refusal!(
                 InvalidRequest,
@@ -158,8 +158,8 @@ mod tests {
     }
 
     /// What a request for type 9 says.
-    fn asking(others: &Parameters) -> Asking<'_> {
-        Asking { parameter: "type", name: "9", others: Some(others) }
+    fn asking(others: &Parameters) -> AskedName<'_> {
+        AskedName { parameter: "type", name: "9", others: Some(others) }
     }
 
     fn chosen(row: &str, format: &Format, uri: &str) -> Result<(String, Vec<String>), NoNumber> {
