@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, HeaderName, Uri, header, uri::Authority};
 use crate::{
     node::NodeContext,
     proto::{Refusal, refusal},
-    server::written::shown,
+    server::{header_values::values, written::shown},
 };
 
 /// The paths that anybody may ask for: whether the node lives, and whether it is ready.
@@ -42,12 +42,13 @@ pub fn check(context: &NodeContext, headers: &HeaderMap, uri: &Uri) -> Result<()
 /// Whether a browser may have sent this. What browsers send names a language, and a program that calls itself Mozilla; a page
 /// can leave out neither. A mode without a site is a program's: browsers send both or neither.
 fn may_be_a_browsers(headers: &HeaderMap) -> bool {
-    if headers.contains_key(header::ORIGIN) || headers.contains_key(SITE) {
+    let first = |name: HeaderName| values(headers, name).next();
+    if first(header::ORIGIN).is_some() || first(SITE).is_some() {
         return true;
     }
-    let program = headers.get(header::USER_AGENT).map(|value| value.as_bytes());
+    let program = first(header::USER_AGENT).map(|value| value.as_bytes());
     let is_mozilla = program.is_some_and(|program| program.starts_with(b"Mozilla/"));
-    (headers.contains_key(header::ACCEPT_LANGUAGE) || is_mozilla) && !headers.contains_key(MODE)
+    (first(header::ACCEPT_LANGUAGE).is_some() || is_mozilla) && first(MODE).is_none()
 }
 
 /// True for the address of a page: showing it changes nothing. With a query `/` may be another generator's.

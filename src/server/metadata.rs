@@ -34,6 +34,7 @@ use tonic::{
 
 use super::{
     connections::{calls::Answering, owner::Owner, unfinished::REFLECTION},
+    header_values::values,
     written::{integer, shown},
 };
 use crate::{
@@ -58,7 +59,7 @@ const ROUTE: &str = "ratchet-route-bin";
 /// INVALID_ARGUMENT if the header is no id.
 pub fn check(context: &NodeContext, headers: &HeaderMap) -> Result<(), Refusal> {
     // A proxy may have added one.
-    headers.get_all(CLUSTER_ID).iter().try_for_each(|written| {
+    values(headers, CLUSTER_ID).try_for_each(|written| {
         let (meant, own) =
             (ClusterId::parse(written.as_bytes()), context.services.members.cluster_id());
         match meant.is_some() && meant == own {

@@ -35,6 +35,7 @@
 //! * `foreign_page`: refuses requests that a page of another site sends.
 //! * `tls`: the certificates of this node, and those that it accepts.
 //!
+//! * `header_values`: the values of one header of a request.
 //! * `rare_warning`: warnings that are given now and then only.
 //! * `trace_headers`: the trace that the headers of a call name.
 //! * `written`: integers and keys that callers write as text.
@@ -44,6 +45,7 @@
 mod connections;
 mod foreign_page;
 mod grpc;
+mod header_values;
 mod http;
 mod metadata;
 mod metrics;

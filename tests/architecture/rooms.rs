@@ -26,7 +26,7 @@ const ORDERED: [Rows; 6] = [
             &["metadata", "resp"],
             &["connections", "metrics", "otlp"],
             &["foreign_page", "tls"],
-            &["rare_warning", "trace_headers", "written"],
+            &["header_values", "rare_warning", "trace_headers", "written"],
         ],
     ),
     (

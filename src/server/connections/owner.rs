@@ -11,6 +11,7 @@ use crate::{
     node::{Access, Entrance, Principal, SeveralTokens},
     proto::Refusal,
     sequence::{Credential, NO_NETWORK, TokenHash, network_of},
+    server::header_values::values,
 };
 
 /// The word before a token in a header.
@@ -121,7 +122,7 @@ impl Owner {
         if self.is_local {
             return Ok(self.principal());
         }
-        let mut tokens = headers.get_all(AUTHORIZATION).iter().filter_map(|value| {
+        let mut tokens = values(headers, AUTHORIZATION).filter_map(|value| {
             let (scheme, token) = value.as_bytes().split_at_checked(BEARER.len())?;
             scheme.eq_ignore_ascii_case(BEARER).then_some(token.trim_ascii())
         });

@@ -16,6 +16,7 @@ use crate::{
     proto::{Refusal, refuse},
     server::{
         connections::owner::Owner,
+        header_values::values,
         metadata::CLUSTER_ID,
         trace_headers::trace_in,
         written::{integer, shown},
@@ -72,7 +73,7 @@ impl Due {
     ) -> Result<Due, Refusal> {
         let arrived = Instant::now();
         let mut patience = None;
-        for value in headers.get_all(TIMEOUT_HEADER) {
+        for value in values(headers, TIMEOUT_HEADER) {
             let millis = integer(value.as_bytes()).filter(|millis| *millis > 0);
             if millis.is_none() || patience.is_some() {
                 let value = shown(value.as_bytes());

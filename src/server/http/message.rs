@@ -23,7 +23,10 @@ use crate::{
         v1::{self, InPath, key::Kind},
     },
     sequence::{KeyKind, OwnedKey, Wanted},
-    server::written::{key, shown},
+    server::{
+        header_values::values,
+        written::{key, shown},
+    },
 };
 
 /// What the caller calls a request, so that it can ask again.
@@ -59,7 +62,7 @@ impl<'a> Received<'a> {
     /// # Errors
     /// INVALID_ARGUMENT if it is said twice, or the quotes do not end.
     pub fn request_id(&self) -> Result<Option<Bytes>, Refusal> {
-        let mut said = self.head.headers.get_all(IDEMPOTENCY_KEY).iter().map(HeaderValue::as_bytes);
+        let mut said = values(&self.head.headers, IDEMPOTENCY_KEY).map(HeaderValue::as_bytes);
         let Some(written) = said.next() else {
             return Ok(None);
         };
