@@ -244,6 +244,18 @@ fn nothing_but_the_throw_away_overlay_founds_a_cluster() {
     }
 }
 
+/// A machine of another kind starts a pod again and again, and none of them runs.
+#[test]
+fn pods_run_on_machines_of_the_kind_that_the_image_is_for() {
+    let kind = |template: &Value| template["spec"]["nodeSelector"]["kubernetes.io/arch"].clone();
+    for (name, objects) in all_rendered() {
+        assert_eq!(kind(&objects.stateful_set()["spec"]["template"]), "amd64", "{name}");
+    }
+    for name in ["found.yaml", "found-tls.yaml"] {
+        assert_eq!(kind(&file(name).0[0]["spec"]["template"]), "amd64", "{name}");
+    }
+}
+
 #[test]
 fn the_image_is_that_of_this_release() {
     for (name, objects) in all_rendered() {

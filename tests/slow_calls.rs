@@ -92,23 +92,28 @@ async fn wait_for_followers(cluster: &Processes, leader: u64, keys: [u64; 2]) {
     }
 }
 
+fn flags(fence: &str) -> [&str; 6] {
+    ["--log-format", "json", "--slow-call-ms", "1", "--fence", fence]
+}
+
+/// Whether a line is about a call that mostly waited for `part`, and not at all for the `others`.
+fn is_mostly(line: &Value, part: &str, others: &[&str]) -> bool {
+    let waited = ms(line, part);
+    let is_most = waited >= STILL.as_millis() as u64 / 2 && 2 * waited >= ms(line, "took_ms");
+    is_most && others.iter().all(|other| ms(line, other) == 0)
+}
+
 /// With this fence, a line of the leader about a call that mostly waited for `part`. Each time two calls wait for these keys.
 async fn waited_for(
     part: &str, others: &[&str], fence: &str, mut keys: impl FnMut() -> [u64; 2],
 ) -> Value {
-    let flags = ["--log-format", "json", "--slow-call-ms", "1", "--fence", fence];
-    let cluster = Processes::start(3, &flags).await;
+    let cluster = Processes::start(3, &flags(fence)).await;
     cluster.client(cluster.leader().await).next(KEYS_FROM).await.expect("a number");
     eventually("a call that waited so", async || {
         // It may have changed.
         let leader = cluster.leader().await;
         wait_for_followers(&cluster, leader, keys()).await;
-        lines(&cluster, leader).into_iter().find(|line| {
-            let waited = ms(line, part);
-            let is_most =
-                waited >= STILL.as_millis() as u64 / 2 && 2 * waited >= ms(line, "took_ms");
-            is_most && others.iter().all(|other| ms(line, other) == 0)
-        })
+        lines(&cluster, leader).into_iter().find(|line| is_mostly(line, part, others))
     })
     .await
 }
@@ -137,6 +142,28 @@ async fn a_call_that_waits_for_a_majority_to_have_its_log_entry_is_told_so() {
 async fn a_call_that_waits_for_the_quorum_fence_is_told_so() {
     // Its key has numbers.
     waited_for("fence_ms", &["bump_ms", "write_ms"], "quorum", || [KEYS_FROM; 2]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forwarded_call_that_waits_for_the_leaders_answer_is_told_so() {
+    let cluster = Processes::start(3, &flags("lease")).await;
+    cluster.client(cluster.leader().await).next(KEYS_FROM).await.expect("a number");
+    eventually("a call that waited so", async || {
+        // It may have changed.
+        let leader = cluster.leader().await;
+        let follower = other_than(leader);
+        // The leader stands still, and too briefly for another one to be elected.
+        cluster.pause(leader);
+        let mut client = cluster.client(follower);
+        let calling = tokio::spawn(async move { client.next(KEYS_FROM).await });
+        tokio::time::sleep(STILL).await;
+        cluster.resume(leader);
+        calling.await.expect("no panic").expect("a number");
+        // What the leader waited for is in its own line.
+        let there = ["read_ms", "bump_ms", "write_ms", "fence_ms"];
+        lines(&cluster, follower).into_iter().find(|line| is_mostly(line, "forward_ms", &there))
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,12 +13,15 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, geteuid, kill_process};
+use rustix::{
+    fs::{FlockOperation, flock},
+    process::{Pid, Signal, geteuid, kill_process},
+};
 use tempfile::TempDir;
 use tokio::net::{TcpStream, UnixDatagram};
 
 use crate::common::{
-    Client, free_ports, in_time, own_ip,
+    Client, eventually, free_ports, in_time, own_ip,
     processes::{Process, ratchet},
 };
 
@@ -217,6 +220,70 @@ async fn a_node_to_which_a_file_of_its_data_is_not_open_ends_with_78_and_names_t
     }
     // It was these files: now it starts.
     assert!(supervised.stopped().await.starts_with("STOPPING=1"));
+}
+
+/// The library of a disk that hangs: who syncs a file waits while somebody holds the lock of the file that TEST_DISK names.
+const HANGING_DISK: &str = r#"
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static void until_it_answers(void) {
+  int disk = open(getenv("TEST_DISK"), O_RDONLY | O_CLOEXEC);
+  flock(disk, LOCK_SH);
+  close(disk);
+}
+
+int fsync(int file) {
+  until_it_answers();
+  return (int)syscall(SYS_fsync, file);
+}
+
+int fdatasync(int file) {
+  until_it_answers();
+  return (int)syscall(SYS_fdatasync, file);
+}
+"#;
+
+/// The planted bug gives the term up as soon as the disk hangs. What follows is what follows whenever an only voter's term is
+/// given up.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_only_voter_that_gave_its_term_up_ends_with_75_and_goes_on_when_started() {
+    let supervised = Supervised::new();
+    let path = |name: &str| supervised.dir.path().join(name);
+    fs::write(path("disk.c"), HANGING_DISK).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-o"]).args([path("disk.so"), path("disk.c")]);
+    let compiled = compiler.output().unwrap();
+    assert!(compiled.status.success(), "{compiled:?}");
+    let disk = fs::File::create(path("disk")).unwrap();
+
+    let mut command = supervised.command(ratchet());
+    command.env("LD_PRELOAD", path("disk.so")).env("TEST_DISK", path("disk"));
+    command.env("RATCHET_PLANTED_BUG", "slow-disk-ends-term");
+    let node = Process(command.spawn().unwrap());
+    let mut client = Client::new(supervised.ports[0]);
+    let last = client.next_at_last(1).await;
+    flock(&disk, FlockOperation::LockExclusive).unwrap();
+    // A new key needs a log entry, which does not get to the disk.
+    let asking = tokio::spawn(async move { client.next(2).await });
+    eventually("the term is given up", async || {
+        supervised.log().contains("giving the leadership up").then_some(())
+    })
+    .await;
+    flock(&disk, FlockOperation::Unlock).unwrap();
+    let status = node.ended().await;
+    let log = supervised.log();
+    assert_eq!(status.code(), Some(75), "{log}");
+    let said = log.lines().last().unwrap();
+    assert!(said.starts_with("error: ") && said.contains("another term begins when"), "{log}");
+    let _whatever_came_of_it = asking.await.expect("no panic");
+
+    // All it needs is another start.
+    let _node = Process(supervised.command(ratchet()).spawn().unwrap());
+    assert!(Client::new(supervised.ports[0]).next_at_last(1).await > last);
 }
 
 fn dist(name: &str) -> String {

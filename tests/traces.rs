@@ -23,7 +23,7 @@ use opentelemetry_proto::tonic::{
 use parking_lot::Mutex;
 use ratchet::{
     node::Config,
-    proto::v1::{NextManyRequest, NextRequest},
+    proto::v1::{CurrentRequest, NextManyRequest, NextRequest},
 };
 use tokio::{
     net::TcpListener,
@@ -41,7 +41,7 @@ use crate::common::{
     PATIENCE,
     certificates::Certificates,
     cluster::Cluster,
-    disk::{Fsync, on_disks},
+    disk::{Fsync, Reads, on_disks},
     eventually, http, id, other_than,
     processes::ratchet,
     rust_client, until, with_http,
@@ -297,6 +297,14 @@ async fn a_forwarded_call_is_one_trace_of_both_nodes_within_the_span_of_its_call
 /// For how long a disk hangs under a call. That the call waits for it cannot be awaited.
 const HANGS: Duration = Duration::from_millis(50);
 
+/// Whether a call mostly waited for this part, while a disk hung.
+fn is_mostly(received: &Received, part: &str) -> bool {
+    let waited = text_of(&received.span.attributes, part);
+    let waited: f64 = waited.map_or(0.0, |waited| waited.parse().expect("a number"));
+    let waited = Duration::from_secs_f64(waited / 1_000.0);
+    waited >= HANGS && 2 * waited >= received.took()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_waits_for_the_leaders_own_disk_is_told_so() {
     let collector = Collector::default();
@@ -317,10 +325,40 @@ async fn a_call_that_waits_for_the_leaders_own_disk_is_told_so() {
         drop(hanging);
         calling.await.expect("no panic").expect("a number");
         let spans = collector.spans_of(&trace, 1).await;
-        let wrote = text_of(&spans[0].span.attributes, "ratchet.write_ms")?;
-        let wrote: f64 = wrote.parse().expect("a number");
-        let wrote = Duration::from_secs_f64(wrote / 1_000.0);
-        (wrote >= HANGS && 2 * wrote >= spans[0].took()).then_some(())
+        is_mostly(&spans[0], "ratchet.write_ms").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_waits_for_a_record_of_the_leaders_disk_is_told_so() {
+    let collector = Collector::default();
+    let listening = collector.listen();
+    let mut cluster = Cluster::configured(1, traced(listening.address));
+    let (reads, mut seams) = (Reads::default(), cluster.seams(1));
+    seams.storage = reads.under(&seams.storage);
+    cluster.start_node_with(1, seams).await;
+    cluster.all_answer().await;
+    let mut key = KEY;
+    eventually("a call that mostly waited for a read", async || {
+        // Of a new key nothing is in memory.
+        key += 1;
+        let trace = format!("{key:032x}");
+        let asked = CurrentRequest {
+            namespace: "book".to_owned(),
+            key: id(key),
+            ..CurrentRequest::default()
+        };
+        let call = in_trace(asked, &trace, "01");
+        let mut client = cluster.client(1);
+        let hanging = reads.hang();
+        let calling = tokio::spawn(async move { client.sequencer.current(call).await });
+        until("the read hangs", || reads.hanging() > 0).await;
+        tokio::time::sleep(HANGS).await;
+        drop(hanging);
+        calling.await.expect("no panic").expect("no number was handed out");
+        let spans = collector.spans_of(&trace, 1).await;
+        is_mostly(&spans[0], "ratchet.read_ms").then_some(())
     })
     .await;
 }

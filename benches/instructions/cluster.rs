@@ -43,18 +43,18 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster that is founded, and hands out numbers.
+    /// A cluster that is founded, and hands out numbers. `change` is made to the configuration of its nodes.
     ///
     /// # Panics
     /// If it does not come up.
-    pub fn start() -> Cluster {
+    pub fn start(change: impl Fn(&mut Config)) -> Cluster {
         let runtime = Builder::new_current_thread().enable_all().start_paused(true).build();
         let runtime = runtime.expect("a runtime");
         let dir = TempDir::new().expect("a temporary directory");
         let network = Network::default();
         let mut cluster = Cluster { runtime, network, nodes: BTreeMap::new(), dir };
         for id in 1..=NODES {
-            cluster.start_node(id);
+            cluster.start_node(id, &change);
         }
         let context = cluster.nodes[&1].context().clone();
         cluster.run(async {
@@ -68,7 +68,7 @@ impl Cluster {
         cluster
     }
 
-    fn start_node(&mut self, id: u64) {
+    fn start_node(&mut self, id: u64, change: impl Fn(&mut Config)) {
         let addresses = Addresses {
             client: client_address(id),
             peer: peer_address(id),
@@ -77,7 +77,7 @@ impl Cluster {
             resp: None,
             admin: None,
         };
-        let config = Config {
+        let mut config = Config {
             cluster: "count".to_owned(),
             node_id: id,
             data_dir: self.dir.path().join(id.to_string()),
@@ -90,6 +90,7 @@ impl Cluster {
             disk_reserve_mb: 0,
             ..Config::default()
         };
+        change(&mut config);
         let transport = self.network.clone();
         let node = self.run(async move {
             let mut seams = Seams::real(Arc::new(transport));

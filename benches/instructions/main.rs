@@ -15,6 +15,7 @@ mod ways;
 use std::process::ExitCode;
 
 use cluster::Cluster;
+use ratchet::node::Config;
 
 /// How many calls of each way are counted.
 const CALLS: u64 = 1_000;
@@ -33,8 +34,18 @@ fn main() -> ExitCode {
     };
     let calls = CALLS + CALLS * more / 100;
     ratchet::random::seed_this_thread(1);
-    let mut cluster = Cluster::start();
     println!("calls {CALLS}, of many keys {}", ways::calls_of_many_keys(CALLS));
+    let mut cluster = Cluster::start(|_| {});
     ways::count_all(&mut cluster, calls);
+    drop(cluster);
+    // The counts above are those of nodes whose traces are off.
+    ways::count_unsampled(&Cluster::start(|config| trace(config, "0")), calls);
+    ways::count_traced(&Cluster::start(|config| trace(config, "1")), calls);
     ExitCode::SUCCESS
+}
+
+/// Has a node trace this part of the calls. Nobody sends the spans: the room for those that wait has enough for all.
+fn trace(config: &mut Config, sample: &str) {
+    config.otlp_endpoint = Some("http://127.0.0.1:4317".to_owned());
+    config.otlp_sample = sample.parse().expect("a sample");
 }

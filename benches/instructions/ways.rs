@@ -31,6 +31,9 @@ const KEY: u64 = 42;
 const BUMPED: u64 = 1 << 32;
 const OF_EPOCH: u64 = 1 << 33;
 
+/// Makes so many calls to the node, for the key, or for as many keys from it on.
+type Way = fn(&Cluster, &Services, u64, u64);
+
 /// Makes functions that callgrind can tell apart: none is inlined into its caller, or merged with another one.
 macro_rules! counted {
     ($($name:ident is $way:ident;)*) => {$(
@@ -51,6 +54,8 @@ counted! {
     counted_forwarded is unary;
     counted_bump is unary_of_each;
     counted_first_touch is unary_of_each;
+    counted_unsampled is unary;
+    counted_traced is unary;
 }
 
 /// How many messages of many keys are counted where the other ways have so many calls.
@@ -65,7 +70,6 @@ pub fn calls_of_many_keys(calls: u64) -> u64 {
 pub fn count_all(cluster: &mut Cluster, calls: u64) {
     let leader = cluster.leader();
     let (at_leader, at_follower) = (cluster.services(leader), cluster.services(leader % 3 + 1));
-    type Way = fn(&Cluster, &Services, u64, u64);
     let at_one_key: [(Way, Way, &Services, u64); 6] = [
         (unary, counted_unary, &at_leader, calls),
         (stream, counted_stream, &at_leader, calls),
@@ -87,6 +91,28 @@ pub fn count_all(cluster: &mut Cluster, calls: u64) {
     let at_next = cluster.services(next);
     unary_of_each(cluster, &at_next, OF_EPOCH, WARM);
     counted_first_touch(cluster, &at_next, OF_EPOCH + WARM, calls);
+}
+
+/// Counts calls to a leader whose traces are on, and which traces none of them: `unary` has them off.
+///
+/// # Panics
+/// If a call fails.
+pub fn count_unsampled(cluster: &Cluster, calls: u64) {
+    count_at_leader(cluster, counted_unsampled, calls);
+}
+
+/// Counts calls to a leader that traces all of them.
+///
+/// # Panics
+/// If a call fails.
+pub fn count_traced(cluster: &Cluster, calls: u64) {
+    count_at_leader(cluster, counted_traced, calls);
+}
+
+fn count_at_leader(cluster: &Cluster, counted: Way, calls: u64) {
+    let at_leader = cluster.services(cluster.leader());
+    unary(cluster, &at_leader, KEY, WARM);
+    counted(cluster, &at_leader, KEY, calls);
 }
 
 /// Calls of `Next` for one key, one after the other.
