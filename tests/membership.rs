@@ -281,7 +281,7 @@ async fn the_outcome_of_a_change_whose_leader_hands_over_between_its_two_steps_i
 async fn change_while_the_leader_hands_over() -> Result<MembershipResponse, Status> {
     let mut cluster = Cluster::start(1, |_| {}).await;
     let peer_address = cluster.start_joining(2, |_| {}).await;
-    cluster.client(1).add_node(2, peer_address).await.unwrap();
+    cluster.client(1).add_node_at_last(2, peer_address).await;
     cluster.caught_up(1, 2).await;
     let group = cluster.nodes[&1].context().group.clone();
     let lease = group.leadership().borrow().own.clone().expect("it leads");
