@@ -13,7 +13,7 @@ use crate::common::{
     Client, PATIENCE,
     cluster::{Cluster, have_it_found},
     eventually, free_ports, http, http_get, in_time,
-    links::listening_at,
+    links::{as_peer, listening_at},
     own_ip,
     processes::{Process, ratchet, run},
     until, with_http, with_metrics,
@@ -22,7 +22,6 @@ use ratchet::{
     consensus::Transport,
     node::{Config, Node, Seams},
     proto::{peer::HelloRequest, v1::FoundResponse},
-    server::GrpcTransport,
 };
 use serde_json::Value;
 use tokio::{sync::Notify, task::JoinHandle, time::Instant};
@@ -341,7 +340,7 @@ async fn a_node_that_a_leader_is_about_to_add_goes_to_no_other_cluster_until_tha
         adds: true,
         ..HelloRequest::default()
     };
-    let greeting = GrpcTransport::default();
+    let greeting = as_peer();
     let claimed = greeting.hello(listening_at(&peer_address), request, PATIENCE).await;
     let claimed = claimed.expect("it is free").incarnation;
     let refused = cluster.client(1).add_node(2, &peer_address).await.expect_err("claimed");

@@ -28,8 +28,8 @@ use tokio::{
     net::TcpStream,
 };
 
-/// So far from the time no id lies. A maker whose clock is wrong knows the time to the span between its question and the leader's
-/// answer, which is some seconds on a slow machine. The clocks here are an hour wrong.
+/// No id lies so far from the time. A maker whose clock is wrong knows the time to within the span of its question to the
+/// leader, which is some seconds on a slow machine. The clocks here are an hour wrong.
 const FAR_MS: u64 = 30_000;
 
 fn interfaces(config: &mut Config) {

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use crate::common::{
-    PATIENCE, cluster::Cluster, eventually, http2, hurried, in_time, links::listening_at,
+    PATIENCE,
+    cluster::Cluster,
+    eventually, http2, hurried, in_time,
+    links::{as_peer, listening_at},
     other_than, others, until,
 };
 use futures::{StreamExt, stream};
@@ -17,7 +20,6 @@ use ratchet::{
     clock::BootClock,
     consensus::{RaftRpc, StateMachine, Transport},
     proto::peer::{Header, HelloRequest, RaftMessage, RaftReply, SnapshotPart},
-    server::GrpcTransport,
     storage::{LogId, SnapshotData, SnapshotMeta, Store, StoreOptions, Types, Vote, codec},
 };
 use serde::Serialize;
@@ -53,7 +55,7 @@ async fn send(
         payload: codec::encode(request).unwrap().into(),
         ..RaftMessage::default()
     };
-    let transport = GrpcTransport::default();
+    let transport = as_peer();
     Ok(transport.raft(listening_at(&address), rpc, message, PATIENCE).await?)
 }
 
@@ -162,7 +164,7 @@ async fn a_hello_tells_nobody_which_directory_a_member_has() {
     let mut cluster = Cluster::start(1, |_| {}).await;
     cluster.configure(2);
     cluster.start_node(2).await;
-    let transport = GrpcTransport::default();
+    let transport = as_peer();
     let ask = |to: u64, to_incarnation: u64| {
         let address = cluster.configs[&to].peer_listen.to_string();
         let request = HelloRequest {
@@ -225,7 +227,7 @@ async fn a_stranger_is_refused_before_its_message_is_whole() {
         in_time(&refused, http2::end_of_answer(&mut stream)).await;
     }
     // A member's message is read to its end.
-    let transport = GrpcTransport::default();
+    let transport = as_peer();
     let message = RaftMessage {
         header: Some(own),
         payload: vec![7; 1 << 20].into(),
@@ -295,7 +297,7 @@ async fn what_strangers_make_a_node_without_data_hold_is_bounded() {
     holds.write_all(&says).await.expect("a call");
     let counted = &cluster.nodes[&2].context().metrics.request_bytes;
     until("it counts", || counted.get() >= i64::from(BYTES)).await;
-    let transport = GrpcTransport::default();
+    let transport = as_peer();
     let answered = async |code| {
         let sent = message(BYTES as usize);
         let answer =
@@ -339,9 +341,7 @@ async fn strangers_of_one_address_leave_the_leader_memory_at_a_node_without_data
     until("the second one is looked at", || held() == 2 || metrics.requests_refused.get() == 1)
         .await;
     let sent = message(header(&cluster, 1, 2), BYTES as usize);
-    let answer = GrpcTransport::default()
-        .raft(listening_at(&peer_address), RaftRpc::Append, sent, PATIENCE)
-        .await;
+    let answer = as_peer().raft(listening_at(&peer_address), RaftRpc::Append, sent, PATIENCE).await;
     let status = answer.expect_err("it is no append");
     assert!(status.message().contains("cannot be read"), "{status}");
     cluster.client(1).add_node_at_last(2, &peer_address).await;
@@ -433,7 +433,7 @@ async fn install(
     cluster: &Cluster, to: u64, parts: impl futures::Stream<Item = SnapshotPart> + Send + 'static,
 ) -> Result<RaftReply, Status> {
     let address = cluster.configs[&to].peer_listen.to_string();
-    let transport = GrpcTransport::default();
+    let transport = as_peer();
     let sending = transport.install_snapshot(listening_at(&address), parts.boxed());
     Ok(in_time("the answer to a snapshot", sending).await?)
 }

@@ -12,8 +12,13 @@ use std::{
 };
 
 use crate::common::{
-    PATIENCE, cluster::Cluster, eventually, free_ports, id, in_time, links::listening_at,
-    other_than, others, own_ip, power::copy_all, until,
+    PATIENCE,
+    cluster::Cluster,
+    eventually, free_ports, id, in_time,
+    links::{as_peer, listening_at},
+    other_than, others, own_ip,
+    power::copy_all,
+    until,
 };
 use openraft::{
     raft::{VoteRequest, VoteResponse},
@@ -27,7 +32,6 @@ use ratchet::{
         peer::{Acknowledged, HelloRequest, RaftMessage},
         v1::CreateNamespaceRequest,
     },
-    server::GrpcTransport,
     storage::{LogId, Margin, Types, Vote, codec},
 };
 use tonic::{Code, Status};
@@ -59,7 +63,7 @@ async fn ask_for_vote(
         payload: codec::encode(&request).expect("encoded").into(),
         ..RaftMessage::default()
     };
-    let transport = GrpcTransport::default();
+    let transport = as_peer();
     let reply = transport
         .raft(listening_at(&member.peer_address), RaftRpc::Vote, message, PATIENCE)
         .await?;
