@@ -64,7 +64,7 @@ async fn a_change_of_members_that_is_impossible_is_refused_with_the_reason() {
         let refused = client.add_node(id, address).await.unwrap_err();
         assert_eq!(refused.code(), code, "node {id} at {address}: {refused:?}");
     }
-    let other = client.add_node(9, peer_address).await.unwrap_err();
+    let other = client.why_not_added(9, &peer_address).await;
     assert_eq!(other.code(), Code::FailedPrecondition);
     assert!(other.message().contains("this is node 1"), "{other:?}");
     for unknown in [

@@ -325,11 +325,13 @@ async fn a_node_that_was_removed_comes_back_with_empty_data_alone() {
     client.remove_node(removed).await.expect("removed");
     // With its old data, living or started again, it is not added.
     let peer_address = cluster.configs[&removed].peer_listen.to_string();
-    let refused = client.add_node(removed, &peer_address).await.expect_err("its process lives");
+    // Its process lives.
+    let refused = client.why_not_added(removed, &peer_address).await;
     assert_eq!(refused.code(), Code::AlreadyExists, "{refused}");
     cluster.crash(removed).await;
     cluster.start_node(removed).await;
-    let refused = client.add_node(removed, &peer_address).await.expect_err("its old data");
+    // It has its old data.
+    let refused = client.why_not_added(removed, &peer_address).await;
     assert_eq!(refused.code(), Code::AlreadyExists, "{refused}");
     assert!(refused.message().contains("empty data_dir"), "{refused}");
     // With empty data it is another node for all of them.

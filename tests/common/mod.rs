@@ -296,6 +296,15 @@ impl Client {
         .await
     }
 
+    /// Why a node that runs is not added. The leader is asked again as by [`Client::add_node_at_last`].
+    pub async fn why_not_added(&mut self, id: u64, peer_address: &str) -> Status {
+        eventually("what the node says", async || {
+            let refused = self.add_node(id, peer_address).await.expect_err("it is not added");
+            (refused.code() != Code::Unavailable).then_some(refused)
+        })
+        .await
+    }
+
     /// Makes a learner a voter, without force.
     pub async fn promote_node(&mut self, id: u64) -> Result<MembershipResponse, Status> {
         let answer = self.admin.promote_node(PromoteNodeRequest { id, force: false });
