@@ -2,8 +2,11 @@
 //! another one.
 
 use crate::common::{
-    PATIENCE, channel, cluster::Cluster, eventually, http, http_get, hurried, id,
-    links::listening_at, with_http,
+    PATIENCE, channel,
+    cluster::Cluster,
+    eventually, http, http_get, hurried, id,
+    links::{as_peer, listening_at},
+    with_http,
 };
 use ratchet::{
     consensus::Transport,
@@ -14,7 +17,6 @@ use ratchet::{
             Outcome, Reason, ids_client::IdsClient,
         },
     },
-    server::GrpcTransport,
     storage::Margin,
 };
 use tonic::{Code, Request};
@@ -94,7 +96,7 @@ async fn a_greeting_from_a_cluster_with_the_same_name_and_another_id_is_refused(
             cluster_id: cluster_id.to_vec().into(),
             ..HelloRequest::default()
         };
-        GrpcTransport::default().hello(listening_at(&address), request, PATIENCE).await
+        as_peer().hello(listening_at(&address), request, PATIENCE).await
     };
     greet(mine.as_bytes()).await.expect("its own");
     greet(&[]).await.expect("a node that knows none yet");

@@ -28,6 +28,10 @@ use tokio::{
     net::TcpStream,
 };
 
+/// No id lies so far from the time. A maker whose clock is wrong knows the time to within the span of its question to the
+/// leader, which is some seconds on a slow machine. The clocks here are an hour wrong.
+const FAR_MS: u64 = 30_000;
+
 fn interfaces(config: &mut Config) {
     with_http(config);
     with_resp(config);
@@ -173,7 +177,7 @@ async fn a_node_whose_clock_jumps_keeps_order_and_stays_near_the_time() {
             all.extend(ids_of(&elsewhere, "orders", 5).await);
             let time_ms = format.decode_number(last.into()).expect("an id").parts().time_ms;
             let distance = off_ms(time_ms, began_ms);
-            assert!(distance < 1_500, "{distance} ms from the time, {jump} ms off");
+            assert!(distance < FAR_MS, "{distance} ms from the time, {jump} ms off");
         }
     }
     assert_all_differ(&all);
@@ -198,7 +202,7 @@ async fn a_node_that_starts_with_a_clock_an_hour_off_takes_the_leaders_time() {
         let id = ids_of(&client, "orders", 1).await[0];
         let time_ms = format.decode_number(id.into()).expect("an id").parts().time_ms;
         let distance = off_ms(time_ms, began_ms);
-        assert!(distance < 1_500, "{distance} ms from the time, {hours} h off");
+        assert!(distance < FAR_MS, "{distance} ms from the time, {hours} h off");
     }
 }
 

@@ -64,7 +64,7 @@ async fn a_change_of_members_that_is_impossible_is_refused_with_the_reason() {
         let refused = client.add_node(id, address).await.unwrap_err();
         assert_eq!(refused.code(), code, "node {id} at {address}: {refused:?}");
     }
-    let other = client.add_node(9, peer_address).await.unwrap_err();
+    let other = client.why_not_added(9, &peer_address).await;
     assert_eq!(other.code(), Code::FailedPrecondition);
     assert!(other.message().contains("this is node 1"), "{other:?}");
     for unknown in [
@@ -281,7 +281,7 @@ async fn the_outcome_of_a_change_whose_leader_hands_over_between_its_two_steps_i
 async fn change_while_the_leader_hands_over() -> Result<MembershipResponse, Status> {
     let mut cluster = Cluster::start(1, |_| {}).await;
     let peer_address = cluster.start_joining(2, |_| {}).await;
-    cluster.client(1).add_node(2, peer_address).await.unwrap();
+    cluster.client(1).add_node_at_last(2, peer_address).await;
     cluster.caught_up(1, 2).await;
     let group = cluster.nodes[&1].context().group.clone();
     let lease = group.leadership().borrow().own.clone().expect("it leads");

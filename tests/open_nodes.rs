@@ -5,23 +5,27 @@ use std::{
     fs,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     process::Stdio,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
 };
 
 use ratchet::{
     node::{Config, StartError, hash_of},
     proto::{
-        peer::{Founding, HelloRequest, peer_client::PeerClient},
+        peer::{AdministerRequest, Founding, HelloRequest, RaftMessage, peer_client::PeerClient},
         v1::{
             AddNodeRequest, FoundRequest, MembershipResponse, StatusRequest,
             access_client::AccessClient, admin_client::AdminClient,
         },
     },
-    sequence::{AccessChange, Command, Outcome, PRINCIPALS_MAX, PrincipalKey},
+    sequence::{AccessChange, Command, Grant, Outcome, PRINCIPALS_MAX, PrincipalKey},
 };
 use tonic::{Code, Status};
 
 use crate::common::{
-    channel,
+    append, channel,
     closed::{ADMIN, Asking, asking, create, everything, granting, next},
     cluster::Cluster,
     eventually, free_ports, http_get, in_time, own_ip,
@@ -35,6 +39,8 @@ const EVERYWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED)
 const TOLD: &str = "http_listen is 0.0.0.0:0";
 /// How that is told of the port for peers.
 const PEERS_TOLD: &str = "peer_listen is 0.0.0.0:0";
+/// The grants that open a cluster.
+const EVERYTHING: [&str; 5] = ["next:*", "read:*", "raise:*", "namespaces:*", "admin:*"];
 
 fn with_http_everywhere(config: &mut Config) {
     config.http_listen = Some(EVERYWHERE);
@@ -144,8 +150,20 @@ async fn tokens_let_a_node_start_that_strangers_reach_and_it_is_not_opened_while
     assert_refused(&cluster, &[TOLD, "everybody is granted next:*, read:book"]).await;
 }
 
+/// Has the leader, node 1, grant that to everybody, as one does that does not know this node's settings: this one would refuse
+/// it.
+async fn grant_unchecked(cluster: &Cluster, grants: Vec<Grant>) {
+    let group = cluster.nodes[&1].context().group.clone();
+    let key = PrincipalKey::Anonymous(None);
+    let change = AccessChange::Grant { key, grants, principals_max: PRINCIPALS_MAX };
+    let term = group.leadership().borrow().term;
+    let granted = group.propose(term, Command::ChangeAccess(change)).await;
+    assert_eq!(granted.expect("applied"), Outcome::Access(Ok(())));
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_runs_on_when_tokens_are_turned_on_tells_that_strangers_pass_for_nodes() {
+async fn a_node_that_runs_on_when_tokens_are_turned_on_takes_nothing_where_strangers_pass_for_nodes()
+ {
     let mut cluster = Cluster::start(1, |_| {}).await;
     cluster.crash(1).await;
     cluster.configs.get_mut(&1).expect("a node").peer_listen = EVERYWHERE;
@@ -153,17 +171,64 @@ async fn a_node_that_runs_on_when_tokens_are_turned_on_tells_that_strangers_pass
     cluster.client(1).next_at_last(1).await;
     let context = cluster.nodes[&1].context();
     assert_eq!(context.services.status.open(), "");
-    // As a leader does that does not know this node's settings: this one would refuse it.
-    let everybody = PrincipalKey::Anonymous(None);
-    let nothing =
-        AccessChange::Grant { key: everybody, grants: Vec::new(), principals_max: PRINCIPALS_MAX };
-    let term = context.group.leadership().borrow().term;
-    let granted = context.group.propose(term, Command::ChangeAccess(nothing)).await;
-    assert_eq!(granted.expect("applied"), Outcome::Access(Ok(())));
+    let port = cluster.nodes[&1].addresses().peer.port();
+    let mut peer = PeerClient::new(channel((Ipv4Addr::LOCALHOST, port).into()));
+    let greeting = HelloRequest {
+        cluster: "test".to_owned(),
+        from: 2,
+        to: 1,
+        election_timeout_ms: cluster.configs[&1].election_timeout_ms,
+        ..HelloRequest::default()
+    };
+    peer.hello(greeting.clone()).await.expect("everybody may do everything");
+    grant_unchecked(&cluster, Vec::new()).await;
     let open = context.services.status.open();
-    for part in [PEERS_TOLD, "node 1", "peer_tls = require", "takes nothing there"] {
+    for part in [PEERS_TOLD, "node 1", "peer_tls = require", "takes no message of a peer"] {
         assert!(open.contains(part), "{part:?} is not in {open}");
     }
+    for refused in [
+        peer.hello(greeting).await.map(drop),
+        peer.vote(RaftMessage::default()).await.map(drop),
+        append(&mut peer, RaftMessage::default()).await.map(drop),
+        peer.administer(AdministerRequest::default()).await.map(drop),
+    ] {
+        let refused = refused.expect_err("anybody could pretend to be a node");
+        assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+        assert!(refused.message().contains("peer_tls = require"), "{refused}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_anybody_asked_for_is_not_made_once_the_cluster_has_tokens() {
+    let mut cluster = Cluster::configured(1, |_| {});
+    let asked = Arc::new(AtomicU32::default());
+    let asks = asked.clone();
+    let mut transport = cluster.transport(1);
+    transport.on_greeting = Box::new(move |greeting| {
+        asks.fetch_add(greeting.needs_peer_tls.into(), Relaxed);
+    });
+    let seams = cluster.seams_with(transport);
+    cluster.start_node_with(1, seams).await;
+    cluster.all_answer().await;
+    cluster.add_learner(1, 2).await;
+    // The leader waits a second for the answer of this member. A slow machine may close the cluster later than that.
+    cluster.links.cut(1, cluster.configs[&2].peer_listen.to_string());
+    let mut stranger = 0;
+    eventually("the cluster is closed while a stranger's token is asked for", async || {
+        stranger += 1;
+        let (token, before) = (format!("stranger-{stranger}"), asked.load(Relaxed));
+        let mut nobody = AccessClient::new(asking(cluster.address(1), None));
+        let creating =
+            tokio::spawn(async move { create(&mut nobody, &token, &token, everything()).await });
+        until("the members are asked", || asked.load(Relaxed) > before).await;
+        grant_unchecked(&cluster, Vec::new()).await;
+        let told = creating.await.expect("no panic");
+        grant_unchecked(&cluster, Grant::everything()).await;
+        let refused = told.err()?;
+        assert_eq!(refused.code(), Code::Unauthenticated, "{refused}");
+        Some(())
+    })
+    .await;
 }
 
 /// Adds node 2, which listens for peers at `port`, once the leader has an answer in time.
@@ -188,24 +253,29 @@ fn assert_peers_refused(refused: &Status, node: u64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_are_refused_while_strangers_pass_for_nodes_at_any_member_that_answers() {
     let mut cluster = Cluster::start(1, |_| {}).await;
-    cluster.start_joining(2, |config| config.peer_listen = EVERYWHERE).await;
     let nobody = asking(cluster.address(1), None);
+    create(&mut AccessClient::new(nobody.clone()), ADMIN, "admin", everything())
+        .await
+        .expect("no other member");
+    cluster.start_joining(2, |config| config.peer_listen = EVERYWHERE).await;
     let port = cluster.nodes[&2].addresses().peer.port();
     add(&nobody, port).await.expect("without tokens it may be added");
-    let mut access = AccessClient::new(nobody.clone());
-    let refused = eventually("it answers", async || {
-        create(&mut access, ADMIN, "admin", everything()).await.err()
+    let mut admin = AccessClient::new(asking(cluster.address(1), Some(ADMIN)));
+    let nothing = || granting("anonymous", None, &[]);
+    let everything_again = || granting("anonymous", None, &EVERYTHING);
+    // On a slow machine node 2 may not answer in time, and counts as away.
+    let refused = eventually("node 2 answers", async || match admin.set_grants(nothing()).await {
+        Ok(_) => {
+            admin.set_grants(everything_again()).await.expect("the cluster is open again");
+            None
+        }
+        Err(refused) => Some(refused),
     })
     .await;
     assert_peers_refused(&refused, 2);
-    let refused = access.set_grants(granting("anonymous", None, &["next:*"])).await;
-    assert_peers_refused(&refused.expect_err("node 2 answers"), 2);
     next(&nobody, "book").await.expect("nothing was changed");
-    // It hears of the tokens when it is there again, and does not start so.
     cluster.crash(2).await;
-    create(&mut access, ADMIN, "admin", everything()).await.expect("a token");
-    let mut admin = AccessClient::new(asking(cluster.address(1), Some(ADMIN)));
-    admin.set_grants(granting("anonymous", None, &[])).await.expect("tokens are needed");
+    admin.set_grants(nothing()).await.expect("tokens are needed");
     assert_eq!(next(&nobody, "book").await, Err(Code::Unauthenticated));
 }
 

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use crate::common::{
-    PATIENCE, cluster::Cluster, eventually, http2, in_time, links::listening_at, other_than,
-    others, until,
+    PATIENCE,
+    cluster::Cluster,
+    eventually, http2, hurried, in_time,
+    links::{as_peer, listening_at},
+    other_than, others, until,
 };
 use futures::{StreamExt, stream};
 use openraft::{
@@ -17,7 +20,6 @@ use ratchet::{
     clock::BootClock,
     consensus::{RaftRpc, StateMachine, Transport},
     proto::peer::{Header, HelloRequest, RaftMessage, RaftReply, SnapshotPart},
-    server::GrpcTransport,
     storage::{LogId, SnapshotData, SnapshotMeta, Store, StoreOptions, Types, Vote, codec},
 };
 use serde::Serialize;
@@ -53,7 +55,7 @@ async fn send(
         payload: codec::encode(request).unwrap().into(),
         ..RaftMessage::default()
     };
-    let transport = GrpcTransport::default();
+    let transport = as_peer();
     Ok(transport.raft(listening_at(&address), rpc, message, PATIENCE).await?)
 }
 
@@ -162,7 +164,7 @@ async fn a_hello_tells_nobody_which_directory_a_member_has() {
     let mut cluster = Cluster::start(1, |_| {}).await;
     cluster.configure(2);
     cluster.start_node(2).await;
-    let transport = GrpcTransport::default();
+    let transport = as_peer();
     let ask = |to: u64, to_incarnation: u64| {
         let address = cluster.configs[&to].peer_listen.to_string();
         let request = HelloRequest {
@@ -225,7 +227,7 @@ async fn a_stranger_is_refused_before_its_message_is_whole() {
         in_time(&refused, http2::end_of_answer(&mut stream)).await;
     }
     // A member's message is read to its end.
-    let transport = GrpcTransport::default();
+    let transport = as_peer();
     let message = RaftMessage {
         header: Some(own),
         payload: vec![7; 1 << 20].into(),
@@ -295,7 +297,7 @@ async fn what_strangers_make_a_node_without_data_hold_is_bounded() {
     holds.write_all(&says).await.expect("a call");
     let counted = &cluster.nodes[&2].context().metrics.request_bytes;
     until("it counts", || counted.get() >= i64::from(BYTES)).await;
-    let transport = GrpcTransport::default();
+    let transport = as_peer();
     let answered = async |code| {
         let sent = message(BYTES as usize);
         let answer =
@@ -306,7 +308,7 @@ async fn what_strangers_make_a_node_without_data_hold_is_bounded() {
     eventually("a refusal", async || answered(Code::ResourceExhausted).await).await;
     drop(holds);
     eventually("room", async || answered(Code::InvalidArgument).await).await;
-    cluster.client(1).add_node(2, &peer_address).await.expect("it waits as before");
+    cluster.client(1).add_node_at_last(2, &peer_address).await;
     cluster.client(2).next_at_last(1).await;
 }
 
@@ -339,12 +341,10 @@ async fn strangers_of_one_address_leave_the_leader_memory_at_a_node_without_data
     until("the second one is looked at", || held() == 2 || metrics.requests_refused.get() == 1)
         .await;
     let sent = message(header(&cluster, 1, 2), BYTES as usize);
-    let answer = GrpcTransport::default()
-        .raft(listening_at(&peer_address), RaftRpc::Append, sent, PATIENCE)
-        .await;
+    let answer = as_peer().raft(listening_at(&peer_address), RaftRpc::Append, sent, PATIENCE).await;
     let status = answer.expect_err("it is no append");
     assert!(status.message().contains("cannot be read"), "{status}");
-    cluster.client(1).add_node(2, &peer_address).await.expect("there is room");
+    cluster.client(1).add_node_at_last(2, &peer_address).await;
     cluster.client(2).next_at_last(1).await;
 }
 
@@ -385,7 +385,7 @@ async fn a_strangers_message_does_not_stop_a_node_that_waits_for_its_cluster() {
     let wrong = Header { to_incarnation: mine.to_incarnation ^ 1, ..mine };
     let reply = send(&cluster, wrong, RaftRpc::Append, &append(1, 1)).await;
     refused(reply, "another data directory");
-    cluster.client(1).add_node(2, peer_address).await.expect("it is still there");
+    cluster.client(1).add_node_at_last(2, peer_address).await;
     cluster.client(2).next_at_last(1).await;
     let fault = cluster.nodes[&2].context().fault();
     assert!(fault.is_none(), "{fault:?}");
@@ -433,7 +433,7 @@ async fn install(
     cluster: &Cluster, to: u64, parts: impl futures::Stream<Item = SnapshotPart> + Send + 'static,
 ) -> Result<RaftReply, Status> {
     let address = cluster.configs[&to].peer_listen.to_string();
-    let transport = GrpcTransport::default();
+    let transport = as_peer();
     let sending = transport.install_snapshot(listening_at(&address), parts.boxed());
     Ok(in_time("the answer to a snapshot", sending).await?)
 }
@@ -494,13 +494,8 @@ async fn a_snapshot_is_taken_in_only_as_announced_and_from_a_leader() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_that_never_goes_on_is_given_up() {
-    let cluster = Cluster::start(3, |config| {
-        config.election_timeout_ms = 100;
-        config.lease_ms = 60;
-        config.drift_margin_ms = 10;
-        config.heartbeat_ms = 20;
-    })
-    .await;
+    // The next part is awaited for thirty election timeouts. With much shorter ones a slow machine comes to no leader.
+    let cluster = Cluster::start(3, hurried).await;
     let (from, to) = (1, 2);
     // Of a term that is not over soon.
     let vote = Vote::new_committed(1_000, from);

@@ -7,7 +7,7 @@ use crate::common::{
     closed::{asking, create, grant, next},
     cluster::Cluster,
     eventually, hurried, id,
-    links::listening_at,
+    links::{as_peer, listening_at},
     name, processes,
 };
 use ratchet::{
@@ -17,7 +17,6 @@ use ratchet::{
         peer::RaftMessage,
         v1::{CreateNamespaceRequest, KeyKind, RevokeTokenRequest, access_client::AccessClient},
     },
-    server::GrpcTransport,
     storage::Margin,
 };
 use serde_json::Value;
@@ -121,7 +120,7 @@ async fn the_nodes_left_behind_cannot_speak_to_the_recovered_one() {
     let member = group.members()[&3].0.clone();
     let message =
         RaftMessage { header: Some(group.sender().header(3, &member)), ..RaftMessage::default() };
-    let transport = GrpcTransport::default();
+    let transport = as_peer();
     let sent = transport.raft(listening_at(&member.peer_address), RaftRpc::Vote, message, PATIENCE);
     let refused = sent.await.unwrap_err();
     assert!(refused.message().contains("another data directory"), "{refused:?}");

@@ -3,8 +3,11 @@
 use std::{io::Write, net::TcpStream, pin::pin, time::Duration};
 
 use crate::common::{
-    Client, PATIENCE, append, channel, cluster::Cluster, id, is_late, links::listening_at, name,
-    other_than,
+    Client, PATIENCE, append, channel,
+    cluster::Cluster,
+    id, is_late,
+    links::{as_peer, listening_at},
+    name, other_than,
 };
 use ratchet::{
     consensus::{RaftRpc, Transport},
@@ -16,7 +19,6 @@ use ratchet::{
             UpdateNamespaceRequest, key::Kind,
         },
     },
-    server::GrpcTransport,
     storage::codec::VERSION,
 };
 use tonic::{Code, Status};
@@ -310,9 +312,7 @@ async fn a_peer_that_cannot_read_a_message_says_that_it_runs_another_release() {
     };
     let address = &other.member.peer_address;
     for rpc in [RaftRpc::Append, RaftRpc::Vote] {
-        let sent = GrpcTransport::default()
-            .raft(listening_at(address), rpc, message.clone(), PATIENCE)
-            .await;
+        let sent = as_peer().raft(listening_at(address), rpc, message.clone(), PATIENCE).await;
         let version = format!("format version {}", VERSION + 1);
         let says = ["node 2 runs another release", &version];
         assert_refused(sent.map_err(Status::from), Code::InvalidArgument, &says);

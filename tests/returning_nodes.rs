@@ -12,8 +12,13 @@ use std::{
 };
 
 use crate::common::{
-    PATIENCE, cluster::Cluster, eventually, free_ports, id, in_time, links::listening_at,
-    other_than, others, own_ip, power::copy_all, until,
+    PATIENCE,
+    cluster::Cluster,
+    eventually, free_ports, id, in_time,
+    links::{as_peer, listening_at},
+    other_than, others, own_ip,
+    power::copy_all,
+    until,
 };
 use openraft::{
     raft::{VoteRequest, VoteResponse},
@@ -27,7 +32,6 @@ use ratchet::{
         peer::{Acknowledged, HelloRequest, RaftMessage},
         v1::CreateNamespaceRequest,
     },
-    server::GrpcTransport,
     storage::{LogId, Margin, Types, Vote, codec},
 };
 use tonic::{Code, Status};
@@ -59,7 +63,7 @@ async fn ask_for_vote(
         payload: codec::encode(&request).expect("encoded").into(),
         ..RaftMessage::default()
     };
-    let transport = GrpcTransport::default();
+    let transport = as_peer();
     let reply = transport
         .raft(listening_at(&member.peer_address), RaftRpc::Vote, message, PATIENCE)
         .await?;
@@ -112,7 +116,7 @@ async fn a_copy_from_before_a_node_was_added_casts_no_vote() {
     cluster.start_node(2).await;
     let peer_address = cluster.configs[&2].peer_listen.to_string();
     let mut client = cluster.client(1);
-    client.add_node(2, peer_address).await.expect("added");
+    client.add_node_at_last(2, peer_address).await;
     client.promote_node(2).await.expect("promoted");
     cluster.crash(2).await;
     put_back(&cluster, 2, copied);
@@ -136,7 +140,7 @@ async fn added_and_not_reached() -> Cluster {
     cluster.start_node_with(1, seams).await;
     cluster.all_answer().await;
     let peer_address = cluster.start_joining(2, |_| {}).await;
-    cluster.client(1).add_node(2, peer_address).await.expect("added");
+    cluster.client(1).add_node_at_last(2, peer_address).await;
     cluster.crash(2).await;
     cluster
 }
@@ -151,7 +155,7 @@ async fn a_node_that_is_started_again_before_the_leader_that_added_it_reaches_it
     let taken = in_time("a message for its last run", taken.wait_for(Option::is_some)).await;
     assert_eq!(taken.expect("it runs"), Some(1));
     let peer_address = cluster.configs[&2].peer_listen.to_string();
-    let again = cluster.client(1).add_node(2, peer_address.clone()).await.expect("added again");
+    let again = cluster.client(1).add_node_at_last(2, peer_address.clone()).await;
     assert_eq!((again.voters, again.learners), (vec![1], vec![2]));
     cluster.client(1).promote_node(2).await.expect("it has the log");
     cluster.client(2).next_at_last(7).await;
@@ -180,7 +184,7 @@ async fn a_copy_from_after_a_node_was_added_and_before_its_first_entry_casts_no_
     cluster.start_node(2).await;
     cluster.mend();
     let peer_address = cluster.configs[&2].peer_listen.to_string();
-    cluster.client(1).add_node(2, peer_address.clone()).await.expect("added again");
+    cluster.client(1).add_node_at_last(2, peer_address.clone()).await;
     cluster.client(1).promote_node(2).await.expect("promoted");
     cluster.client(2).next_at_last(7).await;
     cluster.crash(2).await;
@@ -321,18 +325,20 @@ async fn a_node_that_was_removed_comes_back_with_empty_data_alone() {
     client.remove_node(removed).await.expect("removed");
     // With its old data, living or started again, it is not added.
     let peer_address = cluster.configs[&removed].peer_listen.to_string();
-    let refused = client.add_node(removed, &peer_address).await.expect_err("its process lives");
+    // Its process lives.
+    let refused = client.why_not_added(removed, &peer_address).await;
     assert_eq!(refused.code(), Code::AlreadyExists, "{refused}");
     cluster.crash(removed).await;
     cluster.start_node(removed).await;
-    let refused = client.add_node(removed, &peer_address).await.expect_err("its old data");
+    // It has its old data.
+    let refused = client.why_not_added(removed, &peer_address).await;
     assert_eq!(refused.code(), Code::AlreadyExists, "{refused}");
     assert!(refused.message().contains("empty data_dir"), "{refused}");
     // With empty data it is another node for all of them.
     cluster.crash(removed).await;
     fs::remove_dir_all(cluster.data_dir(removed)).expect("a directory");
     cluster.start_node(removed).await;
-    client.add_node(removed, &peer_address).await.expect("added");
+    client.add_node_at_last(removed, &peer_address).await;
     client.promote_node(removed).await.expect("promoted");
     cluster.crash(others(leader)[1]).await;
     client.next_at_last(7).await;
@@ -399,7 +405,7 @@ async fn the_living_process_of_a_removed_node_does_no_harm_beside_the_one_that_h
     let old = cluster.nodes.remove(&removed).expect("it runs");
     let peer_address = cluster.start_joining(removed, |_| {}).await;
     cluster.mend();
-    client.add_node(removed, &peer_address).await.expect("added");
+    client.add_node_at_last(removed, &peer_address).await;
     client.promote_node(removed).await.expect("promoted");
     let mut highest = client.next_at_last(7).await;
     // The old process misses its leader, and asks for votes.

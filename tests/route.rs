@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 
 /// How much later than the cluster a client may be back, on a machine that is busy with other things: much less than the
 /// share of its time that a silent server costs, which is a third of [`PATIENCE`].
-const LATENESS_MAX: Duration = Duration::from_secs(5);
+const LATENESS_MAX: Duration = Duration::from_secs(PATIENCE.as_secs() / 10);
 
 fn addresses(cluster: &Cluster, nodes: &[u64]) -> BTreeSet<String> {
     let addresses = nodes.iter().map(|id| cluster.address(*id).to_string());

@@ -1,6 +1,6 @@
 //! Callers of one address cannot take what all callers need: connections, calls and memory.
 
-use crate::common::{channel, cluster::Cluster, eventually, http2, in_time, with_http};
+use crate::common::{channel, cluster::Cluster, eventually, http2, in_time, is_late, with_http};
 use futures::{
     StreamExt, TryStreamExt,
     stream::{self, BoxStream},
@@ -9,7 +9,7 @@ use ratchet::{
     metrics::Interface,
     node::Config,
     proto::{
-        reason_of,
+        Refusal, reason_of,
         v1::{
             NextIdsRequest, NextManyRequest, Outcome, Reason, WatchRouteRequest,
             ids_client::IdsClient, sequencer_client::SequencerClient,
@@ -165,9 +165,16 @@ async fn a_call_whose_message_never_ends_is_refused_and_a_silent_stream_is_not()
     }
     let message =
         NextManyRequest { namespace: "book".into(), ids: vec![1], ..NextManyRequest::default() };
-    messages.send(message).await.expect("the stream is open");
-    let answer = in_time("an answer", answers.message()).await.expect("no error");
-    assert_eq!(answer.expect("an answer").failure, None);
+    // A slow machine may need more than the three seconds. It says so, and the stream goes on.
+    eventually("a number", async || {
+        messages.send(message.clone()).await.expect("the stream is open");
+        let answer = in_time("an answer", answers.message()).await.expect("no error");
+        let failure = answer.expect("an answer").failure;
+        let late = failure.map(|failure| Status::from(Refusal::from(*failure)));
+        assert!(late.as_ref().is_none_or(is_late), "{late:?}");
+        late.is_none().then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -57,10 +57,12 @@ async fn a_snapshot_that_takes_longer_than_the_log_is_held_is_counted_and_a_fast
         }
     }));
     let mut adding = cluster.client(1);
-    let added = tokio::spawn(async move { adding.add_node(2, peer_address).await });
-    eventually("a snapshot is sent in vain", async || (in_vain().await > 0.0).then_some(())).await;
-    drop(logging);
-    added.await.expect("no panic").expect("the node is added");
+    let logging_until_in_vain = async {
+        let what = "a snapshot is sent in vain";
+        eventually(what, async || (in_vain().await > 0.0).then_some(())).await;
+        drop(logging);
+    };
+    tokio::join!(adding.add_node_at_last(2, peer_address), logging_until_in_vain);
     // Once nothing is logged, the next one suffices.
     applied_all(&cluster, 2, 1).await;
 }
@@ -86,8 +88,7 @@ async fn applied_all(cluster: &Cluster, id: u64, leader: u64) {
 async fn a_node_that_was_away_while_the_log_was_purged_catches_up_by_snapshot() {
     let mut cluster = Cluster::start(3, short_log).await;
     let peer_address = cluster.start_joining(4, short_log).await;
-    let added = cluster.client(1).add_node(4, peer_address).await;
-    added.expect("the node is added");
+    cluster.client(1).add_node_at_last(4, peer_address).await;
     let leader = cluster.leader().await;
     // Before it has anything of the log, a crash would make it another node.
     cluster.caught_up(leader, 4).await;
@@ -124,8 +125,7 @@ async fn a_snapshot_that_arrives_damaged_is_refused_and_another_one_is_installed
     purged(&cluster.nodes[&leader].context().group).await;
     cluster.links.damage_snapshots(2);
     let peer_address = cluster.start_joining(4, short_log).await;
-    let added = cluster.client(leader).add_node(4, peer_address).await;
-    added.expect("the node is added");
+    cluster.client(leader).add_node_at_last(4, peer_address).await;
     applied_all(&cluster, 4, leader).await;
     let failures = |id: u64| cluster.nodes[&id].context().metrics.of_set(1).snapshot_failures.get();
     assert_eq!((failures(leader), failures(4)), (2, 2));

@@ -287,8 +287,7 @@ async fn a_leader_that_got_the_leases_in_a_snapshot_goes_on_with_them() {
     };
     let mut cluster = Cluster::start(3, short_log).await;
     let peer_address = cluster.start_joining(4, short_log).await;
-    let added = cluster.client(1).add_node(4, peer_address).await;
-    added.expect("the node is added");
+    cluster.client(1).add_node_at_last(4, peer_address).await;
     let leader = cluster.leader().await;
     cluster.crash(4).await;
     let client = client_at(cluster.address(leader));

@@ -167,7 +167,7 @@ async fn a_running_cluster_is_measured_and_still_runs_afterwards() {
     let report = report(&bench(dir.path(), "run", &[&args[..], &[&listen]].concat()));
     assert_eq!(report["ratchet"]["errors"], 0);
     assert_eq!(report["ratchet"]["server_cpu_ns_per_number"], Value::Null);
-    let client = Client::builder().servers([listen]).build().unwrap();
+    let client = Client::builder().servers([listen]).timeout(PATIENCE).build().unwrap();
     client.next("book", 1).await.expect("it goes on");
 }
 

@@ -17,13 +17,14 @@ mod wire;
 
 pub use self::{
     audit::{AUDIT, Entrance},
+    open::are_peers_nodes,
     wire::written_quotas,
 };
 pub(super) use self::{
     audit::{Note, Subject},
     open::{
-        check_founding, check_granting, check_joining, check_peer_port, check_peers, check_start,
-        is_open_to_strangers, warn_of_what_is_open, what_is_open,
+        check_founding, check_granting, check_joining, check_peer_addresses, check_peer_port,
+        check_start, is_open_to_strangers, warn_of_what_is_open, what_is_open,
     },
     quotas::LostNumbers,
     wire::{
@@ -189,6 +190,16 @@ impl Principal {
             Who::Local if wanted == Wanted::OfNodes => Err(Denied::NotGranted),
             Who::Local | Who::Node(_) => Ok(()),
         }
+    }
+
+    /// Checks again, after a wait, that the caller may still do what it was let in for.
+    ///
+    /// # Errors
+    /// As [`Access::check`] for what is not granted.
+    pub(super) fn check_still(&self, group: &Group, wanted: Wanted<'_>) -> Result<(), Refusal> {
+        let principals = group.view.principals();
+        let checked = self.check(&principals, wanted, || group.leader_wall_ms());
+        checked.map_err(|denied| refused(denied, self, wanted, &principals))
     }
 
     /// How it is called where people read.

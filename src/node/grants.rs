@@ -2,24 +2,30 @@
 //!
 //! Invariant: a change that takes something from anybody needs nodes that talk to one another over TLS, or on one machine.
 //! A follower tells the leader who asks, and over plain connections anybody could tell it.
+//!
+//! Invariant: changes of a term are made one after the other, each by a caller that may make it after the one before.
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
+use tokio::{
+    sync::{Mutex, OwnedMutexGuard},
+    time::Instant,
+};
 
 use super::{
     Config,
     access::{
-        Guarded, Principal, Subject, check_granting, check_peers, in_order, invalid, read_grants,
-        read_hash, read_key, read_quotas, to_wire, written_quotas,
+        Guarded, Principal, Subject, check_granting, check_peer_addresses, in_order, invalid,
+        read_grants, read_hash, read_key, read_quotas, to_wire, written_quotas,
     },
+    common::Common,
     members::Members,
     requests::{operation::ByLeader, refused::proposal_failed},
     way::attempt::Attempt,
 };
 use crate::{
     allocator::Term,
-    consensus::Group,
+    consensus::{Group, ThisNode},
     proto::{Refusal, peer, refusal, refuse, v1},
     sequence::{
         AccessChange, AccessRefused, Command, Grant, InvalidAccess, Outcome, PRINCIPALS_MAX,
@@ -32,17 +38,48 @@ pub struct Grants {
     config: Arc<Config>,
     group: Arc<Group>,
     members: Arc<Members>,
+    this_node: Arc<ThisNode>,
+    /// Held from the last check of a change until Raft has told what became of it.
+    turn: Arc<Mutex<()>>,
 }
 
 impl Grants {
     /// Those of this group, as this node changes them while it leads.
-    pub(super) fn new(config: Arc<Config>, group: Arc<Group>, members: Arc<Members>) -> Self {
-        Grants { config, group, members }
+    pub(super) fn new(common: &Common, members: Arc<Members>) -> Self {
+        Grants {
+            config: common.config.clone(),
+            group: common.group.clone(),
+            members,
+            this_node: common.this_node.clone(),
+            turn: Arc::default(),
+        }
     }
 
-    async fn change(&self, term: &Term, change: AccessChange) -> Attempt<()> {
-        let command = Command::ChangeAccess(change);
-        match self.group.propose(term.term(), command).await.map_err(proposal_failed)? {
+    /// Waits until no other change is under way, and sees that the caller may do what it wants then, too. It was let in before
+    /// it waited.
+    ///
+    /// # Errors
+    /// As [`Principal::check_still`].
+    async fn turn(
+        &self, by: &Principal, wanted: Wanted<'_>,
+    ) -> Result<OwnedMutexGuard<()>, Refusal> {
+        let turn = self.turn.clone().lock_owned().await;
+        by.check_still(&self.group, wanted)?;
+        Ok(turn)
+    }
+
+    async fn change(
+        &self, turn: OwnedMutexGuard<()>, term: &Term, change: AccessChange,
+    ) -> Attempt<()> {
+        let (group, term) = (self.group.clone(), term.term());
+        // The turn lasts until Raft has told, also if the caller leaves before.
+        let proposing = async move {
+            let _turn = turn;
+            group.propose(term, Command::ChangeAccess(change)).await
+        };
+        let proposing = tokio::spawn(self.this_node.tasks.watched("a change of grants", proposing));
+        let proposed = proposing.await.map_err(|error| refusal!(Internal, "{error}"))?;
+        match proposed.map_err(proposal_failed)? {
             Outcome::Access(Ok(())) => Ok(()),
             Outcome::Access(Err(refused)) => Err(told(&refused).into()),
             other => Err(refusal!(Internal, "unexpected outcome: {other:?}").into()),
@@ -66,17 +103,33 @@ impl Grants {
         v1::Principal { missing_namespaces: missing, ..to_wire(key, record) }
     }
 
+    /// Who may do what, before and after a change.
+    ///
+    /// # Errors
+    /// As [`told`].
+    fn before_and_after(&self, change: &AccessChange) -> Result<(Principals, Principals), Refusal> {
+        let before = Principals::clone(&self.group.view.principals());
+        let mut after = before.clone();
+        for (key, record) in change.records(&before, true).map_err(|refused| told(&refused))? {
+            after.put(key, record);
+        }
+        Ok((before, after))
+    }
+
     /// Sees that nobody passes for a node. While the cluster has no tokens, the other members are asked, too. Afterwards each of
     /// them sees to it that it takes nothing from strangers.
     ///
     /// # Errors
-    /// As [`check_peers`] and [`Members::check_peer_ports`].
-    async fn check_peers(&self) -> Result<(), Refusal> {
+    /// As [`check_peer_addresses`] and [`Members::ask_for_peer_tls`].
+    async fn check_peer_tls(&self) -> Result<(), Refusal> {
         let members = self.group.members();
-        check_peers(&self.config, members.values().map(|(member, _)| &member.peer_address))?;
+        check_peer_addresses(
+            &self.config,
+            members.values().map(|(member, _)| &member.peer_address),
+        )?;
         let is_open = self.group.view.principals().is_open();
         if is_open {
-            self.members.check_peer_ports().await?;
+            self.members.ask_for_peer_tls().await?;
         }
         Ok(())
     }
@@ -119,7 +172,8 @@ impl ByLeader for v1::CreateTokenRequest {
                 "expires_ms is {expires_ms}, and the leader's clock shows {now_ms}; give a time to come"
             );
         }
-        grants.check_peers().await?;
+        grants.check_peer_tls().await?;
+        let turn = grants.turn(by, self.wanted()).await?;
         let token = TokenRecord {
             name: self.name,
             expires_ms: self.expires_ms,
@@ -128,7 +182,7 @@ impl ByLeader for v1::CreateTokenRequest {
         };
         let record = PrincipalRecord { grants: granted, token: Some(token), quotas: Vec::new() };
         let add = AccessChange::AddToken { hash, record, principals_max: PRINCIPALS_MAX };
-        grants.change(term, add).await?;
+        grants.change(turn, term, add).await?;
         Ok(grants.told(&PrincipalKey::Token(hash)))
     }
 }
@@ -154,6 +208,7 @@ impl ByLeader for v1::RevokeTokenRequest {
     async fn carry_out(
         self, grants: &Grants, (term, by): (&Term, &Principal), _: Instant,
     ) -> Attempt<v1::RevokeTokenResponse> {
+        let turn = grants.turn(by, self.wanted()).await?;
         let mut meant: Vec<_> = grants.group.view.principals().tokens_named(&self.name).collect();
         let ids = meant.iter().map(|hash| hash.id()).collect::<Vec<_>>().join(", ");
         if let Some(id) = &self.id {
@@ -189,7 +244,7 @@ impl ByLeader for v1::RevokeTokenRequest {
                 self.name
             );
         }
-        grants.change(term, AccessChange::RemoveToken(hash)).await?;
+        grants.change(turn, term, AccessChange::RemoveToken(hash)).await?;
         Ok(v1::RevokeTokenResponse { id: hash.id() })
     }
 }
@@ -230,15 +285,12 @@ impl ByLeader for v1::SetGrantsRequest {
             grants: granted,
             principals_max: PRINCIPALS_MAX,
         };
-        let before = Principals::clone(&grants.group.view.principals());
-        let mut after = before.clone();
-        for (key, record) in change.records(&before, true).map_err(|refused| told(&refused))? {
-            after.put(key, record);
+        if !grants.before_and_after(&change)?.1.is_open() {
+            grants.check_peer_tls().await?;
         }
+        let turn = grants.turn(by, self.wanted()).await?;
+        let (before, after) = grants.before_and_after(&change)?;
         check_granting(&grants.config, &before, &after)?;
-        if !after.is_open() {
-            grants.check_peers().await?;
-        }
         let now_ms = || grants.group.leader_wall_ms();
         if by.check(&after, Wanted::OnAll(Verb::Admin), now_ms).is_err() {
             refuse!(
@@ -248,7 +300,7 @@ impl ByLeader for v1::SetGrantsRequest {
                 by.name(&before)
             );
         }
-        grants.change(term, change).await?;
+        grants.change(turn, term, change).await?;
         Ok(grants.told(&key))
     }
 }
@@ -263,13 +315,14 @@ impl ByLeader for v1::SetQuotasRequest {
     }
 
     async fn carry_out(
-        self, grants: &Grants, (term, _): (&Term, &Principal), _: Instant,
+        self, grants: &Grants, (term, by): (&Term, &Principal), _: Instant,
     ) -> Attempt<v1::SetQuotasResponse> {
         let quotas = read_quotas(&self.quotas)?;
+        let turn = grants.turn(by, self.wanted()).await?;
         let keys = grants.holders(&self)?;
         let everything = Grant::everything();
         let change = AccessChange::SetQuotas { keys: keys.clone(), quotas, everything };
-        grants.change(term, change).await?;
+        grants.change(turn, term, change).await?;
         Ok(v1::SetQuotasResponse { principals: keys.iter().map(|key| grants.told(key)).collect() })
     }
 }

@@ -70,7 +70,7 @@ use tower::Layer;
 use crate::{
     consensus::MESSAGE_BYTES_MAX,
     metrics::Interface,
-    node::{Config, Node, NodeContext, Port, Seams, StartError},
+    node::{Config, Node, NodeContext, Port, Seams, StartError, are_peers_nodes},
     proto::{
         PUBLIC_DESCRIPTORS,
         peer::peer_server::PeerServer,
@@ -322,14 +322,14 @@ impl Ports {
         let routes = routes.prepare();
         let limits = self.limits("peer", WhenFull::EndStrangers(PEER_CONNECTIONS_MAX));
         let context = self.context;
+        let is_nodes = are_peers_nodes(&context.config);
         let of_connection = move |place: &Arc<ConnectionPlace>, stream: &Stream| {
             let (group, memory) = (context.group.clone(), context.request_memory.clone());
             let from = stream.socket().peer_addr();
             let from = from.map_or(Ipv4Addr::UNSPECIFIED.into(), |from| from.ip());
             let caller = context.callers.at(from);
             let certified = stream.node();
-            let is_local = from.to_canonical().is_loopback();
-            let connection = PeerConnection { group, memory, caller, certified, is_local };
+            let connection = PeerConnection { group, memory, caller, certified, is_nodes };
             from_peers(routes.clone(), connection, place.clone())
         };
         serve(listener, opening, of_connection, Protocol::PeerHttp2, limits, self.stop).await;

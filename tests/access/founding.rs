@@ -6,7 +6,6 @@ use ratchet::{
     consensus::Transport,
     node::Config,
     proto::peer::{HelloRequest, peer_client::PeerClient},
-    server::GrpcTransport,
 };
 use tempfile::TempDir;
 use tonic::Code;
@@ -16,7 +15,7 @@ use crate::common::{
     certificates::Certificates,
     closed::{asking, next},
     eventually, in_time,
-    links::listening_at,
+    links::{as_peer, listening_at},
     processes::{Processes, ratchet},
     unhurried, until,
 };
@@ -190,7 +189,7 @@ async fn assert_no_stranger_greets(mode: &str, plain: Option<Code>) {
     for id in 1..=3 {
         let peer = cluster.places[&id].peer_listen;
         let from = 1 + id % 3;
-        let transport = GrpcTransport::default();
+        let transport = as_peer();
         let address = peer.to_string();
         let told = transport.hello(listening_at(&address), greeting(from, id), PATIENCE).await;
         let refused = told.expect_err("it speaks no TLS");

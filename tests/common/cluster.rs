@@ -21,7 +21,6 @@ use ratchet::{
 };
 use tempfile::TempDir;
 use tokio::time::Instant;
-use tonic::Code;
 
 use super::{
     Client, PATIENCE, eventually, free_ports, in_time,
@@ -182,15 +181,7 @@ impl Cluster {
     /// anything of it, a crash would make it another node.
     pub async fn add_learner(&mut self, asked: u64, id: u64) {
         let peer_address = self.start_joining(id, |_| {}).await;
-        let mut client = self.client(asked);
-        // The leader waits a second for the node's answer.
-        eventually("the node is added", async || {
-            match client.add_node(id, peer_address.clone()).await {
-                Err(again) if again.code() == Code::Unavailable => None,
-                added => Some(added.expect("it can be added")),
-            }
-        })
-        .await;
+        self.client(asked).add_node_at_last(id, peer_address).await;
         self.caught_up(self.leader().await, id).await;
     }
 

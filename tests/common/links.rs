@@ -19,6 +19,8 @@ use ratchet::{
 use tokio::sync::watch;
 use tonic::Status;
 
+use super::PATIENCE;
+
 /// After how long whoever sends over a cut link gives up, if nothing else sets a limit.
 const LOST_AFTER: Duration = Duration::from_secs(10);
 
@@ -178,6 +180,11 @@ impl Transport for LinkedTransport {
     fn keep(&self, set: u32, members: BTreeSet<(u64, String)>) {
         self.inner.keep(set, members);
     }
+}
+
+/// With what a test itself speaks to a node, as a peer does. However slow the machine is, the node is not taken for gone.
+pub fn as_peer() -> GrpcTransport {
+    GrpcTransport::of_silence(PATIENCE)
 }
 
 /// Where a test sends a message itself. A transport without TLS does not look at the node.

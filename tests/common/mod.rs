@@ -281,6 +281,30 @@ impl Client {
         answer.await.map(|answer| answer.into_inner())
     }
 
+    /// Has a node that runs added as a learner. The leader waits a second for the node's answer: on a slow machine it is
+    /// asked again.
+    pub async fn add_node_at_last(
+        &mut self, id: u64, peer_address: impl Into<String>,
+    ) -> MembershipResponse {
+        let peer_address = peer_address.into();
+        eventually("the node is added", async || {
+            match self.add_node(id, peer_address.clone()).await {
+                Err(again) if again.code() == Code::Unavailable => None,
+                added => Some(added.expect("it can be added")),
+            }
+        })
+        .await
+    }
+
+    /// Why a node that runs is not added. The leader is asked again as by [`Client::add_node_at_last`].
+    pub async fn why_not_added(&mut self, id: u64, peer_address: &str) -> Status {
+        eventually("what the node says", async || {
+            let refused = self.add_node(id, peer_address).await.expect_err("it is not added");
+            (refused.code() != Code::Unavailable).then_some(refused)
+        })
+        .await
+    }
+
     /// Makes a learner a voter, without force.
     pub async fn promote_node(&mut self, id: u64) -> Result<MembershipResponse, Status> {
         let answer = self.admin.promote_node(PromoteNodeRequest { id, force: false });

@@ -54,45 +54,57 @@ pub(super) fn is_exposed(config: &Config) -> bool {
     exposed(config).is_some()
 }
 
-/// Whether strangers reach the port for peers of the node with this configuration, and may say that they are a node.
-fn trusts_strangers(config: &Config) -> bool {
-    config.peer_tls != PeerTls::Require && !config.peer_listen.ip().to_canonical().is_loopback()
+/// Whether nobody can reach `address` but from its own machine. A name, even localhost, may lead elsewhere.
+fn is_loopback(address: &str) -> bool {
+    address.parse().is_ok_and(|at: SocketAddr| at.ip().to_canonical().is_loopback())
+}
+
+/// Where strangers reach the port for peers of the node with this configuration, and may say that they are a node; in words.
+/// What comes to a loopback address may have been passed on from another one.
+fn strangers_as_peers(config: &Config) -> Option<String> {
+    let listen = config.peer_listen.to_string();
+    let advertised = config.peer_advertise.as_ref();
+    let at = match advertised.filter(|address| !is_loopback(address)) {
+        _ if config.peer_tls == PeerTls::Require => return None,
+        _ if !is_loopback(&listen) => format!("peer_listen is {listen}"),
+        Some(address) => format!("peer_advertise is {address}"),
+        None => return None,
+    };
+    Some(format!("{at}, where strangers reach node {} without TLS", config.node_id))
+}
+
+/// Whether a node is at the other end of each connection to the port for peers of the node with this configuration: it shows
+/// that by a certificate, or is on the same machine.
+pub fn are_peers_nodes(config: &Config) -> bool {
+    strangers_as_peers(config).is_none()
 }
 
 /// Sees that nobody can tell the leader of a principal that is not there, in a cluster whose nodes are reached by their peers
-/// at `addresses`.
+/// at `addresses`, as far as this node's configuration tells.
 ///
 /// # Errors
 /// FAILED_PRECONDITION if nodes talk without TLS beyond loopback.
-pub(in crate::node) fn check_peers<'a>(
+pub(in crate::node) fn check_peer_addresses<'a>(
     config: &Config, mut addresses: impl Iterator<Item = &'a String>,
 ) -> Result<(), Refusal> {
-    // A name, even localhost, may lead elsewhere.
-    let is_loopback = |address: &String| {
-        address.parse().is_ok_and(|at: SocketAddr| at.ip().to_canonical().is_loopback())
-    };
-    let own = config.peer_listen;
-    let beyond = match addresses.find(|address| !is_loopback(address)) {
-        _ if config.peer_tls == PeerTls::Require => return Ok(()),
-        Some(address) => format!("a node is reached by its peers at {address}"),
-        None if !trusts_strangers(config) => return Ok(()),
-        None => format!("node {} listens for peers at {own}", config.node_id),
-    };
-    Err(refusal!(
-        WrongState,
-        "nothing is changed: {beyond}, and node {} does not have peer_tls = require, so anybody could pretend to speak for a \
-         token; set it on all nodes first, see the page about certificates",
-        config.node_id
-    ))
+    check_peer_port(config)?;
+    match addresses.find(|address| !is_loopback(address)) {
+        Some(address) if config.peer_tls != PeerTls::Require => Err(refusal!(
+            WrongState,
+            "nothing is changed: a node is reached by its peers at {address}, and node {} does not have peer_tls = require, so \
+             anybody could pretend to speak for a token; set it on all nodes first, see the page about certificates",
+            config.node_id
+        )),
+        Some(_) | None => Ok(()),
+    }
 }
 
-/// Where strangers pass for nodes, in words.
+/// Why the node with this configuration may not be in a cluster with tokens, if so.
 fn false_peers(config: &Config) -> Option<String> {
-    trusts_strangers(config).then(|| {
+    strangers_as_peers(config).map(|reached| {
         format!(
-            "peer_listen is {}, where strangers reach node {} without TLS, and in a cluster with tokens they could pretend to be a \
-             node, and to speak for a token; set peer_tls = require, see the page about certificates",
-            config.peer_listen, config.node_id
+            "{reached}, and in a cluster with tokens they could pretend to be a node, and to speak for a token; set peer_tls = \
+             require on all nodes, see the page about certificates"
         )
     })
 }
@@ -237,9 +249,7 @@ fn told(config: &Config, principals: &Principals) -> String {
         open("strangers", strangers_have(principals)),
         open("private addresses", private),
         refused_peers(config, principals).map(|why| {
-            format!(
-                "{why}. Until then the node takes nothing there from another machine without TLS"
-            )
+            format!("{why}. Until then the node takes no message of a peer without TLS")
         }),
     ];
     all.into_iter().flatten().collect::<Vec<_>>().join("; ")
@@ -388,14 +398,26 @@ mod tests {
             assert!(text.contains(part), "{part:?} is not in {text}");
         }
         let of_running = told(&config, &with_tokens);
-        assert!(of_running.starts_with(&text) && of_running.contains("takes nothing there"));
+        assert!(of_running.starts_with(&text) && of_running.contains("takes no message of a peer"));
         let refused = check_peer_port(&config).expect_err("it is to have tokens");
         assert!(refused.message().contains(&text), "{refused}");
         let required = Config { peer_tls: PeerTls::Require, ..config.clone() };
         let loopback = Config { peer_listen: ([127, 0, 0, 1], 7601).into(), ..config.clone() };
         for config in [&required, &loopback] {
             check_peer_port(config).expect("no stranger passes for a node");
+            assert!(are_peers_nodes(config));
         }
+        assert!(!are_peers_nodes(&config));
+        // Others reach that one through a proxy.
+        for advertised in ["db-1:7601", "localhost:7601", "10.0.0.1:7601"] {
+            let peer_advertise = Some(advertised.to_owned());
+            let proxied = Config { peer_advertise, ..loopback.clone() };
+            let refused = check_peer_port(&proxied).expect_err("strangers reach the proxy");
+            assert!(refused.message().contains(&format!("peer_advertise is {advertised}, where")));
+            check_peer_port(&Config { peer_tls: PeerTls::Require, ..proxied }).expect("TLS");
+        }
+        let peer_advertise = Some("127.0.0.1:7601".to_owned());
+        check_peer_port(&Config { peer_advertise, ..loopback.clone() }).expect("at home");
         // Without tokens, everybody may do everything.
         for (config, principals) in [
             (&config, &Principals::default()),
@@ -415,7 +437,7 @@ mod tests {
                 (config.peer_tls, config.peer_listen) = (peer_tls, peer_listen);
             });
             let members: Vec<String> = members.iter().map(|&at| at.to_owned()).collect();
-            check_peers(&config, members.iter())
+            check_peer_addresses(&config, members.iter())
         };
         let (at_home, elsewhere) = ("127.0.0.1:7601", "10.0.0.1:7601");
         for plain in [PeerTls::Off, PeerTls::Accept, PeerTls::Send] {

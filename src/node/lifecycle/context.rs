@@ -111,7 +111,7 @@ impl NodeContext {
             handovers: Arc::new(Handovers::new(&common, led.clone(), members.clone())),
             leader_ids: LeaderIds::new(&common, time.clone()),
             namespaces: Namespaces::new(&common, access.clone(), time.clone()),
-            grants: Grants::new(config.clone(), group.clone(), members.clone()),
+            grants: Grants::new(&common, members.clone()),
             led: led.clone(),
         };
         let status = Status::new(&common, led.clone(), members.clone(), time.clone());

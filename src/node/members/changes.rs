@@ -10,7 +10,7 @@ use crate::{
     clock,
     consensus::MembershipChange,
     node::{
-        access::{Guarded, Principal, Subject},
+        access::{Guarded, Principal, Subject, check_peer_addresses},
         requests::{operation::ByLeader, refused::proposal_failed},
         way::{attempt::Attempt, patience::time_to_tell},
     },
@@ -35,9 +35,9 @@ impl ByLeader for v1::AddNodeRequest {
     }
 
     async fn carry_out(
-        self, members: &Members, (term, _): (&Term, &Principal), deadline: Instant,
+        self, members: &Members, (term, by): (&Term, &Principal), deadline: Instant,
     ) -> Attempt<v1::MembershipResponse> {
-        let v1::AddNodeRequest { id, peer_address } = self;
+        let v1::AddNodeRequest { id, ref peer_address } = self;
         if id == 0 {
             refuse!(InvalidRequest, "id is 0; node ids start at 1");
         }
@@ -62,7 +62,8 @@ impl ByLeader for v1::AddNodeRequest {
         if known.is_none() {
             check_id(id, &members.group.view.former_members())?;
         }
-        let member = members.introduce(id, &peer_address, Purpose::Add).await?;
+        let member = members.introduce(id, peer_address, Purpose::Add).await?;
+        by.check_still(&members.group, self.wanted())?;
         let others = members.group.members().into_iter().map(|(id, (known, _))| (id, known));
         check_reach(&others.chain([(id, member.clone())]).collect())?;
         let known = known.map(|known| known.member.incarnation);
@@ -95,12 +96,16 @@ impl ByLeader for v1::UpdateNodeRequest {
     /// Records a member's new address. The member must listen there already, with the directory that the cluster
     /// knows: a wrong address would take a voter away.
     async fn carry_out(
-        self, members: &Members, (term, _): (&Term, &Principal), deadline: Instant,
+        self, members: &Members, (term, by): (&Term, &Principal), deadline: Instant,
     ) -> Attempt<v1::MembershipResponse> {
-        let v1::UpdateNodeRequest { id, peer_address } = self;
+        let v1::UpdateNodeRequest { id, ref peer_address } = self;
         let known = members.known(id)?;
         let address = peer_address.as_ref().unwrap_or(&known.peer_address);
         let member = members.find(id, &known, address).await?;
+        by.check_still(&members.group, self.wanted())?;
+        if !members.group.view.principals().is_open() {
+            check_peer_addresses(&members.config, [address].into_iter())?;
+        }
         if member == known {
             return Ok(members.membership());
         }

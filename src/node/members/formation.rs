@@ -24,7 +24,7 @@ use crate::{
     consensus::{Group, ThisNode},
     node::{
         Config,
-        access::{Guarded, Subject, check_peers, read_hash},
+        access::{Guarded, Subject, check_peer_addresses, read_hash},
         common::Common,
         requests::operation::ByAskedNode,
         stopping::Stopping,
@@ -158,7 +158,7 @@ impl Founding {
             true => false,
             false => {
                 if admin.is_some() {
-                    check_peers(&self.config, self.config.peers.values())?;
+                    check_peer_addresses(&self.config, self.config.peers.values())?;
                 }
                 self.found_with_peers(admin, latest).await?
             }

@@ -127,11 +127,17 @@ impl Members {
             Purpose::Add => None,
         };
         let adds = purpose == Purpose::Add;
-        let (is_open, has_tokens) = {
+        let (is_open_to_strangers, needs_peer_tls) = {
             let principals = self.group.view.principals();
             (is_open_to_strangers(&principals), adds && !principals.is_open())
         };
-        let request = HelloRequest { founding, adds, is_open, has_tokens, ..self.greeting_to(id) };
+        let request = HelloRequest {
+            founding,
+            adds,
+            is_open_to_strangers,
+            needs_peer_tls,
+            ..self.greeting_to(id)
+        };
         let answering = match purpose {
             Purpose::Add => self.ask_who_is_named(id, address, request).await?,
             Purpose::Found(..) => ask_who(&self.transport, id, address, request).await?,
@@ -164,20 +170,26 @@ impl Members {
     }
 
     /// Asks every other member whether strangers pass for nodes there, since a caller asks for tokens. A member that is away does
-    /// not keep tokens from the cluster: once it hears of them, it takes nothing from strangers.
+    /// not keep tokens from the cluster: once it hears of them, it takes nothing from strangers. The log names it.
     ///
     /// # Errors
     /// FAILED_PRECONDITION if a member says so, or says that it is another node.
-    pub(in crate::node) async fn check_peer_ports(&self) -> Result<(), Refusal> {
+    pub(in crate::node) async fn ask_for_peer_tls(&self) -> Result<(), Refusal> {
         let me = self.config.node_id;
         let others = self.group.members().into_iter().filter(|(id, _)| *id != me);
         let asked = others.map(async |(id, (member, _))| {
-            let request = HelloRequest { has_tokens: true, ..self.greeting_to(id) };
+            let request = HelloRequest { needs_peer_tls: true, ..self.greeting_to(id) };
             ask_who(&self.transport, id, &member.peer_address, request).await.err()
         });
-        let refused = join_all(asked).await.into_iter().flatten();
-        let mut said = refused.filter(|refused| refused.reason() != Reason::NotHeardYet);
-        said.next().map_or(Ok(()), Err)
+        for refused in join_all(asked).await.into_iter().flatten() {
+            if refused.reason() != Reason::NotHeardYet {
+                return Err(refused);
+            }
+            tracing::warn!(
+                "it is not known whether a member has peer_tls = require, which it needs in a cluster with tokens: {refused}"
+            );
+        }
+        Ok(())
     }
 
     /// Asks whether the member `id`, with the data directory that `known` names, listens at `address`. Returns the

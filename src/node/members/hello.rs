@@ -28,7 +28,7 @@ impl Founding {
     ///
     /// # Errors
     /// FAILED_PRECONDITION if the caller expects another node or directory, belongs to another cluster, or has another
-    /// election timeout; or if its cluster has tokens, and strangers pass for nodes here.
+    /// election timeout; or if its cluster has, or is to have, tokens, and strangers pass for nodes here.
     /// DATA_LOSS if the caller's log is shorter than what it acknowledged, or another process answers with its data.
     pub async fn hello(&self, request: &HelloRequest) -> Result<HelloResponse, Refusal> {
         let config = &self.config;
@@ -75,7 +75,7 @@ impl Founding {
                 replacing(config.node_id)
             );
         }
-        if request.has_tokens {
+        if request.needs_peer_tls {
             check_peer_port(config)?;
         }
         if let Some(acknowledged) = &request.acknowledged {
@@ -116,7 +116,7 @@ impl Founding {
             let cluster = ClusterId::from_bytes(&request.cluster_id).ok_or_else(|| {
                 refusal!(NotFounded, "node {} does not know its cluster's id yet", request.from)
             })?;
-            if request.is_open {
+            if request.is_open_to_strangers {
                 check_joining(&self.config)?;
             }
             return self.be_held_by(Claim::Cluster(cluster)).await;

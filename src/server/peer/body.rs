@@ -58,25 +58,25 @@ pub struct PeerConnection {
     pub caller: Arc<Caller>,
     /// Which node sends them, by its certificate; `None` without TLS.
     pub certified: Option<NodeId>,
-    /// Whether they are sent on this machine.
-    pub is_local: bool,
+    /// Whether nodes alone can send them, by the configuration of this node (`are_peers_nodes`).
+    pub is_nodes: bool,
 }
 
 impl PeerConnection {
-    /// Checks that a node may be at the other end: its certificate says so, or it is on this machine. While everybody may do
-    /// everything, nobody has to show that.
+    /// Checks that a node is at the other end: its certificate says so, or nobody else reaches the port. While everybody may do
+    /// everything, nobody has to show that. Where the connection comes from tells nothing: it may be passed on.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION if not everybody may do everything, and the connection comes from elsewhere without a certificate.
+    /// FAILED_PRECONDITION if not everybody may do everything, and strangers could have made the connection.
     pub fn check_vouched(&self) -> Result<(), Refusal> {
-        let is_vouched = self.certified.is_some() || self.is_local;
+        let is_vouched = self.certified.is_some() || self.is_nodes;
         if is_vouched || self.group.view.principals().is_open() {
             return Ok(());
         }
         Err(refusal!(
             WrongState,
-            "this message of a node came without TLS, from another machine, and not everybody may do everything in this cluster, \
-             so anybody could pretend to be a node; set peer_tls = require on all nodes, see the page about certificates"
+            "this message of a node came without TLS, and not everybody may do everything in this cluster, so anybody could \
+             pretend to be a node; set peer_tls = require on all nodes, see the page about certificates"
         ))
     }
 
@@ -165,6 +165,10 @@ impl Inspect for LookForSender {
     /// Why the sender is refused, if it sends more than a stranger may, or announces that. RESOURCE_EXHAUSTED if there is no
     /// memory for it.
     fn look(&mut self, data: Bytes) -> Result<Bytes, Status> {
+        if matches!(self.sender, Sender::Known(_) | Sender::Member) {
+            // It may have been let in before there were tokens.
+            self.connection.check_vouched()?;
+        }
         if let Sender::Known(header) = &self.sender
             && self.connection.group.is_member(header)
         {

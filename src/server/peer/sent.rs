@@ -4,7 +4,7 @@
 //! Invariant: over a connection with a certificate no message is served whose sender is another node. Once not everybody may do
 //! everything in the cluster, no message is served for which nobody vouches.
 
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, stream};
 use tonic::{Request, Status, Streaming};
 
 use super::body::PeerConnection;
@@ -99,17 +99,21 @@ pub fn sent<M: Sent>(request: Request<M>) -> Result<(Option<PeerConnection>, M),
     Ok((connection, message))
 }
 
-/// The messages of a stream, each checked as [`check`] says: a node that is removed meanwhile asks for nothing more. What it
+/// The messages of a stream, each checked as [`check`] says, and its end: a node that is removed meanwhile asks for nothing more. What it
 /// asked for before may be done, so whoever answers the stream ends it without a word then.
 pub fn all_sent<M: Sent>(
     request: Request<Streaming<M>>,
 ) -> impl Stream<Item = Result<M, Status>> + Unpin {
     let connection = request.extensions().get::<PeerConnection>().cloned();
-    request.into_inner().map(move |message| {
+    let vouching = connection.clone();
+    let parts = request.into_inner().map(move |message| {
         let message = message?;
         check(connection.as_ref(), &message)?;
         Ok(message)
-    })
+    });
+    // What the parts say together counts at the end, which may come long after the last of them.
+    let end = std::iter::once_with(move || vouching.map_or(Ok(()), |by| by.check_vouched()));
+    parts.chain(stream::iter(end.filter_map(|checked| checked.err().map(|why| Err(why.into())))))
 }
 
 #[cfg(test)]
@@ -157,12 +161,12 @@ mod tests {
         let dir = TempDir::new().expect("a temporary directory");
         let node = open(dir.path()).await;
         let context = node.context();
-        let over = |certified, is_local| PeerConnection {
+        let over = |certified, is_nodes| PeerConnection {
             group: context.group.clone(),
             memory: context.request_memory.clone(),
             caller: context.callers.at([10, 0, 0, 1].into()),
             certified,
-            is_local,
+            is_nodes,
         };
         let from = context.config.node_id;
         let from_incarnation = context.this_node.store.incarnation();
