@@ -1,4 +1,5 @@
-//! `ratchet keys` and `ratchet explain`: which keys there are, and what the cluster knows of one.
+//! `ratchet keys` and `ratchet explain`: which keys there are, and what the cluster knows of one. A list comes page by page,
+//! and tells how to ask for the next page.
 
 use clap::Args;
 use ratchet_client::api::{self as v1, key::Kind};

@@ -1,4 +1,5 @@
-//! `ratchet recover`: a cluster of one from the data directory of a survivor.
+//! `ratchet recover`: a cluster of one from the data directory of a survivor. It asks no node: this process changes the data
+//! directory (`storage`) while the node is stopped. This file reads the margins, and shows the outcome.
 
 use std::{collections::BTreeMap, path::PathBuf};
 

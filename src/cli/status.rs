@@ -1,4 +1,5 @@
-//! `ratchet status`: the nodes of the cluster, and whether a leader and all voters are there.
+//! `ratchet status`: the nodes of the cluster, and whether a leader and all voters are there. The exit code says the same as
+//! the table, for scripts. With `--watch` the status is shown again and again.
 
 use std::{
     io::{IsTerminal, stdout},

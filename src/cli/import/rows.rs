@@ -1,4 +1,5 @@
-//! The rows of an import: which key, or which sections, are to be raised to which number.
+//! The rows of an import: which key, or which sections, are to be raised to which number. All kinds of files become such rows
+//! (`reader.rs`). Faults are collected with their lines, so that one check of a file shows many of them.
 
 use std::fmt::Display;
 

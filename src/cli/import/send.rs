@@ -1,4 +1,5 @@
-//! Raises the keys and the sections of a checked file, and reads them back.
+//! Raises the keys and the sections of a checked file, and reads them back. Several messages are under way at a time, and each
+//! is sent again after an error that may pass: raising a key twice does no harm.
 
 use std::{fs::File, io, path::Path, time::Duration};
 

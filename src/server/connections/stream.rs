@@ -1,4 +1,5 @@
-//! The bytes of a connection: as the socket has them, or inside TLS.
+//! The bytes of a connection: as the socket has them, or inside TLS. It knows which client or node the certificate of the other
+//! end names.
 
 use std::{
     io::{self, IoSlice},

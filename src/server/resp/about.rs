@@ -1,4 +1,5 @@
-//! The node and its commands, as Redis clients are told of them: INFO, HELLO and COMMAND.
+//! The node and its commands, as Redis clients are told of them: INFO, HELLO and COMMAND. Clients read in it which commands
+//! they may send, and whether the node is a master.
 
 use std::fmt::Write;
 

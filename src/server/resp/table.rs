@@ -1,4 +1,5 @@
-//! The commands of the Redis interface: their names, and their actions.
+//! The commands of the Redis interface: their names, and their actions. COMMAND describes the commands out of this table. A
+//! command that it lacks is refused.
 
 use super::{reader::RedisCommand, refused::Refused, replies::Replies};
 use crate::server::written::shown;
