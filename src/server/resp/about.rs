@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{node::NodeContext, version};
 
-/// The release of Redis whose commands and replies these are. Clients choose by it what they may ask.
+/// The release of Redis that these commands and replies are those of. By it clients choose the commands that they send.
 const REDIS_VERSION: &str = "7.0.0";
 
 /// Clients ask no replica for numbers, and every node answers: a follower asks the leader.

@@ -43,7 +43,7 @@ impl Transaction {
         &mut self, command: RedisCommand<'_>, memory: &Arc<RequestMemory>,
     ) -> Result<(), Refused> {
         if self.has_failed {
-            // Nothing is carried out: there is no need to keep it.
+            // Nothing is carried out, so the command need not be kept.
             return Ok(());
         }
         self.commands.push(command);
