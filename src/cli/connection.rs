@@ -17,7 +17,7 @@ pub struct Asking<C: Args> {
     connection: Connection,
 }
 
-/// What such a subcommand does.
+/// The action of such a subcommand.
 pub trait Ask {
     /// Asks, and prints the result.
     ///

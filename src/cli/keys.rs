@@ -98,7 +98,7 @@ pub fn page(page: &v1::ListKeysResponse) -> String {
     text
 }
 
-/// What is known of a key, for people.
+/// A text for people about the facts that are known of a key.
 pub fn explanation(known: &v1::Explanation) -> String {
     let mut rows =
         vec![("key", key_of(known)), ("section", section(known)), ("ceiling", ceiling(known))];

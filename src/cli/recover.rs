@@ -80,7 +80,7 @@ fn with_strings(value: Value) -> Value {
     }
 }
 
-/// What was done, or would be.
+/// A text about the recovery that was done, or would be.
 fn outcome(done: &Recovery, dry_run: bool) -> String {
     let (node, cluster) = (done.node, &done.cluster);
     match (dry_run, done.completed_only) {
@@ -174,7 +174,7 @@ fn to_text(done: &Recovery, dry_run: bool) -> String {
     lines.join("\n")
 }
 
-/// Who may do what in the recovered cluster, with what is to be done about it.
+/// A text about the principals of the recovered cluster, and what is to be done about them.
 fn of_principals(principals: &[v1::Principal]) -> String {
     format!(
         "these may do what was granted to them by this copy: look through them. Who was revoked, or had a grant taken away, after \
