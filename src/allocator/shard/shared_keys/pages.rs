@@ -1,5 +1,5 @@
 //! Dense keys: pages of neighbouring ids of one section. A key takes 8 bytes there, for its next number. `pages/changes.rs`
-//! sends pages to another node.
+//! has pages on their way to another node.
 //!
 //! A key of a page always asks its section: it has no fast limit.
 //!
