@@ -13,7 +13,7 @@ tokio::task_local! {
     static MEASURED: Arc<Laps>;
 }
 
-/// What a call waits for.
+/// The phase of a call: it waits for one of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// Its turn: behind other calls, and behind the log entry that is under way.
@@ -22,7 +22,7 @@ pub enum Phase {
     Leader,
     /// The answer of the leader, which is another node.
     Forward,
-    /// What is read of the disk.
+    /// A read of the disk.
     Read,
     /// The log entry that has its numbers: the majority, and all else but this node's disk.
     Bump,

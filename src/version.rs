@@ -13,8 +13,8 @@ pub const COMMIT: &str = env!("RATCHET_COMMIT");
 /// Release and commit.
 pub const LONG: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("RATCHET_COMMIT"), ")");
 
-/// What this build has that others of the same commit may not have: the memory allocator of releases, and debug assertions,
-/// with which it has planted bugs.
+/// The features of this build that others of the same commit may not have: the memory allocator of releases, and debug
+/// assertions, with which it has planted bugs.
 const FEATURES: &str = match (cfg!(feature = "jemalloc"), cfg!(debug_assertions)) {
     (true, false) => "jemalloc",
     (true, true) => "jemalloc, debug-assertions",

@@ -60,7 +60,7 @@ use crate::{
     storage::{AppliedView, BlockingExecutor, Namespaces},
 };
 
-/// What a section needs before it can serve a call.
+/// The need of a section before it can serve a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// Its record must be read.
@@ -77,7 +77,7 @@ pub struct MemoryPlace {
 }
 
 impl MemoryPlace {
-    /// What a section in shard number `shard` needs, with its place in the memory.
+    /// The need of a section in shard number `shard`, with the section's place in the memory.
     fn in_shard(shard: u32, need: Option<(SectionPlace, Need)>) -> Option<(MemoryPlace, Need)> {
         need.map(|(section, need)| (MemoryPlace { shard, section }, need))
     }

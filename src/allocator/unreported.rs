@@ -1,6 +1,6 @@
 //! Numbers that were taken and that nobody got, by namespace, until an entry of the log tells of them.
 //!
-//! What was not told when a term is lost is missing in the accounts. The metrics have counted it.
+//! Numbers that no entry has told of when a term is lost are missing in the accounts. The metrics have counted them.
 
 use std::collections::BTreeMap;
 

@@ -154,7 +154,7 @@ impl Ask for Grant {
     }
 }
 
-/// What was created. The token is in it unless it is in a file.
+/// The token that was created. Its text is in it unless that is in a file.
 #[derive(Serialize)]
 struct Created<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -113,7 +113,7 @@ struct Leaf {
     replace: bool,
 }
 
-/// What was made, as JSON and as text.
+/// The outcome of a command, as JSON and as text.
 type Made = (Value, String);
 
 impl Cert {

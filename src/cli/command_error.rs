@@ -79,7 +79,7 @@ impl CommandError {
         CommandError::new(OTHER, "FAILED", message)
     }
 
-    /// What was given is refused, before the cluster is asked.
+    /// An error about the arguments, before the cluster is asked.
     pub fn refused(message: impl Into<String>) -> Self {
         CommandError::new(REFUSED, Code::InvalidArgument, message)
     }

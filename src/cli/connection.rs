@@ -1,4 +1,5 @@
-//! The flags of every subcommand that asks a cluster, and the client that they make.
+//! The flags of every subcommand that asks a cluster, and the client that they make. A subcommand implements `Ask`, and
+//! `Asking` adds these flags to its own.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -16,7 +17,7 @@ pub struct Asking<C: Args> {
     connection: Connection,
 }
 
-/// What such a subcommand does.
+/// The action of such a subcommand.
 pub trait Ask {
     /// Asks, and prints the result.
     ///

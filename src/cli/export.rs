@@ -1,4 +1,5 @@
-//! `ratchet export`: writes what `ratchet import` reads.
+//! `ratchet export`: writes the rows that `ratchet import` reads. A file gets its name once all rows are in it, so no file has
+//! a part of an export. An exact export asks the leader for each key's last number, and is slower.
 
 use std::{
     fs::{self, File, Metadata, Permissions},

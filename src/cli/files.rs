@@ -14,7 +14,7 @@ use tempfile::{Builder, NamedTempFile};
 
 use super::command_error::CommandError;
 
-/// Who may read a file.
+/// The users that may read a file.
 #[derive(Debug, Clone, Copy)]
 pub enum Readers {
     All,
@@ -129,7 +129,7 @@ pub fn read(path: &Path, remedy: &str) -> Result<String, CommandError> {
     fs::read_to_string(path).map_err(|error| cannot_read(path, &error, remedy))
 }
 
-/// What is in the file that a flag names.
+/// The content of the file that a flag names.
 ///
 /// # Errors
 /// If it cannot be read.

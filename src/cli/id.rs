@@ -108,7 +108,7 @@ fn parsed(format: &str) -> Result<Format, CommandError> {
     Format::parse(format).map_err(|invalid| CommandError::refused(invalid.to_string()))
 }
 
-/// What is in an id, as JSON and as text.
+/// The parts of an id, as JSON and as text.
 fn decode(format: &str, id: &str) -> Result<(Value, String), CommandError> {
     let format = parsed(format)?;
     let decoded = format.decode(id);

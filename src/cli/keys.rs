@@ -1,4 +1,5 @@
-//! `ratchet keys` and `ratchet explain`: which keys there are, and what the cluster knows of one.
+//! `ratchet keys` and `ratchet explain`: which keys there are, and what the cluster knows of one. A list comes page by page,
+//! and tells how to ask for the next page.
 
 use clap::Args;
 use ratchet_client::api::{self as v1, key::Kind};
@@ -97,7 +98,7 @@ pub fn page(page: &v1::ListKeysResponse) -> String {
     text
 }
 
-/// What is known of a key, for people.
+/// A text for people about the facts that are known of a key.
 pub fn explanation(known: &v1::Explanation) -> String {
     let mut rows =
         vec![("key", key_of(known)), ("section", section(known)), ("ceiling", ceiling(known))];

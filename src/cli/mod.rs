@@ -24,7 +24,7 @@
 //! * `found`, `node` and `status`: the members, `transfer` and the state of the cluster. `reload`: certificates that were
 //!   replaced.
 //!
-//! What the subcommands share:
+//! The parts that the subcommands share:
 //!
 //! * `connection`: the flags of all that ask a cluster, and the client that they make.
 //! * `files`: files that are whole or not there. `token_file`: those that hold a token.

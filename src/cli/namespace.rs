@@ -61,7 +61,7 @@ impl Ask for Namespace {
     }
 }
 
-/// What is remembered of the deleted namespace `name`.
+/// The text about the bounds that are remembered of the deleted namespace `name`.
 fn remembered(name: &str, deleted: &v1::DeleteNamespaceResponse) -> String {
     let again = format!("deleted {name}; a namespace that is created under that name");
     match (deleted.floor, deleted.ids_after_ms) {

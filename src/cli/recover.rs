@@ -1,4 +1,5 @@
-//! `ratchet recover`: a cluster of one from the data directory of a survivor.
+//! `ratchet recover`: a cluster of one from the data directory of a survivor. It asks no node: this process changes the data
+//! directory (`storage`) while the node is stopped. This file reads the margins, and shows the outcome.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -79,7 +80,7 @@ fn with_strings(value: Value) -> Value {
     }
 }
 
-/// What was done, or would be.
+/// A text about the recovery that was done, or would be.
 fn outcome(done: &Recovery, dry_run: bool) -> String {
     let (node, cluster) = (done.node, &done.cluster);
     match (dry_run, done.completed_only) {
@@ -173,7 +174,7 @@ fn to_text(done: &Recovery, dry_run: bool) -> String {
     lines.join("\n")
 }
 
-/// Who may do what in the recovered cluster, with what is to be done about it.
+/// A text about the principals of the recovered cluster, and what is to be done about them.
 fn of_principals(principals: &[v1::Principal]) -> String {
     format!(
         "these may do what was granted to them by this copy: look through them. Who was revoked, or had a grant taken away, after \

@@ -183,7 +183,7 @@ pub fn read_file(path: &Path) -> Result<Settings, CommandError> {
     toml::from_str(&text).map_err(|error| CommandError::config(invalid(path, &text, &error)))
 }
 
-/// What is wrong with a file. It may hold secrets, so none of its lines is shown.
+/// The text about a file with a fault. The file may hold secrets, so none of its lines is shown.
 fn invalid(path: &Path, text: &str, error: &toml::de::Error) -> String {
     let before = error.span().and_then(|span| text.get(..span.start));
     let line = before
@@ -294,7 +294,7 @@ mod tests {
         assert!(told.contains("RATCHET_TINYID_TOKENS") && !told.contains("secret"), "{told}");
     }
 
-    /// What a setting's help tells of its default: a value, or words.
+    /// The words in a setting's help about its default: a value, or words.
     fn default_in_help(arg: &clap::Arg) -> Option<String> {
         let help = arg.get_help()?.to_string().replace('\n', " ");
         let (_, default) = help.split_once("[default: ")?;

@@ -1,4 +1,5 @@
-//! `ratchet status`: the nodes of the cluster, and whether a leader and all voters are there.
+//! `ratchet status`: the nodes of the cluster, and whether a leader and all voters are there. The exit code says the same as
+//! the table, for scripts. With `--watch` the status is shown again and again.
 
 use std::{
     io::{IsTerminal, stdout},
@@ -207,7 +208,7 @@ pub fn to_text(status: &v1::StatusResponse) -> String {
     format!("{asked}\n{}{further}", output::table(&rows))
 }
 
-/// What is to be known of the leader's wall clock, as a further line. Nothing if a majority agrees with it.
+/// A text about the leader's wall clock, as a further line. Nothing if a majority agrees with it.
 fn clock_of(node: u64, clock: &v1::ClockStatus) -> Option<String> {
     let shows = date_and_time(clock.wall_ms);
     if clock.believed {
@@ -246,7 +247,7 @@ fn low_disk(node: u64, disk: &v1::DiskSpace) -> String {
     )
 }
 
-/// What the leader has in memory, as a further line.
+/// A text about the leader's memory, as a further line.
 fn memory_of(memory: &v1::LeaderMemory) -> String {
     let mb = |bytes: u64| bytes >> 20;
     format!(

@@ -17,7 +17,7 @@ use crate::node::hash_of;
 
 /// How many random bytes a token has.
 const RANDOM_BYTES: usize = 32;
-/// What tokens begin with that are drawn here, so that they are known for what they are wherever they turn up.
+/// The beginning of the tokens that are drawn here. By it a token is known for one wherever it turns up.
 const PREFIX: &str = "ratchet_";
 /// The fewest characters of a token: 128 random bits in base64 have 22. The cluster stores its SHA-256, from which a shorter
 /// one could be guessed.
@@ -77,7 +77,8 @@ impl Token {
         }
     }
 
-    /// What a cluster's error is told as whose request has the token in this file. If it can be repeated, that is told, too.
+    /// The error for the user after a cluster refused a request with the token in this file. If the request can be repeated,
+    /// the error says so.
     pub fn refused(path: &Path, error: Error) -> CommandError {
         let may_be_repeated = error.is_retryable() || matches!(error, Error::OutcomeUnknown { .. });
         let error = CommandError::from(error);
@@ -112,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    /// What is told of a token that is not taken.
+    /// The text about a token that is not taken.
     fn refusal<E: std::fmt::Debug>(read: Result<impl Sized, E>) -> String {
         format!("{:?}", read.err().expect("it is refused"))
     }

@@ -24,7 +24,7 @@ struct Point {
     used: u64,
 }
 
-/// What is known of a namespace's fullest key.
+/// The facts about a namespace's fullest key.
 #[derive(Debug)]
 pub struct Consumption {
     /// The greatest ceiling.
@@ -33,7 +33,7 @@ pub struct Consumption {
     last: Point,
     /// Some of the moments when it rose. The first one is when it was first seen.
     points: VecDeque<Point>,
-    /// What lay between the last two points. 0 if there is only one.
+    /// The time between the last two points. 0 if there is only one.
     interval_ms: u64,
 }
 

@@ -1,4 +1,5 @@
-//! Metrics with a label: counters and seconds by the values of an enum, and gauges by peer.
+//! Metrics with a label: counters and seconds by the values of an enum, and gauges by peer. The values of an enum are known at
+//! compile time, so those metrics are all shown from the start.
 
 use std::{collections::BTreeMap, fmt, marker::PhantomData, sync::Arc};
 

@@ -171,8 +171,8 @@ impl Metrics {
         Arc::default()
     }
 
-    /// What is counted for each namespace. Numbers that are handed out or skipped are counted through it alone, so that
-    /// the namespaces together have all of them.
+    /// The counts for each namespace. Numbers that are handed out or skipped are counted through it alone, so that the
+    /// namespaces together have all of them.
     pub fn namespaces(&self) -> &NamespaceMetrics {
         self.namespace_numbers.places()
     }

@@ -46,7 +46,7 @@ const REASONS: usize = 64;
 /// signed integer of 32 bits.
 const LIMITS: [(&str, u64); 2] = [("2^53", 1 << 53), ("2^31", 1 << 31)];
 
-/// What is counted for each namespace. Clones count in the same places.
+/// The counts for each namespace. Clones count in the same places.
 #[derive(Debug, Clone)]
 pub struct NamespaceMetrics(Arc<NamespacePlaces>);
 
@@ -78,7 +78,7 @@ struct Totals {
     skipped: Counters<SkipCause>,
 }
 
-/// What is counted for one namespace, or for all that have no place. Each field is named as its metric is.
+/// The counts for one namespace, or for all that have no place. Each field is named as its metric is.
 #[derive(Debug)]
 pub struct NamespaceCounts {
     name: Box<str>,
@@ -298,7 +298,7 @@ impl NamespaceCounts {
     }
 }
 
-/// What a metric shows of each place.
+/// The figure that a metric shows of each place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Figure {
     /// Numbers that were handed out.

@@ -1,4 +1,4 @@
-//! Why numbers were skipped.
+//! The causes for which numbers were skipped: the values of the label `cause`. Nobody gets such a number later.
 
 label! {
     /// Why numbers were skipped: they will never be handed out.

@@ -1,4 +1,5 @@
-//! Lets callers in: by what this node knows, and, of tokens that it has not heard of yet, by what the leader knows.
+//! Lets callers in: by what this node knows, and, of tokens that it has not heard of yet, by what the leader knows. Every
+//! interface asks here before it does anything for a caller. `access` has what is granted.
 
 use std::sync::Arc;
 

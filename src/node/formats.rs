@@ -1,4 +1,5 @@
-//! Formats of ids, as namespaces keep them.
+//! Formats of ids, as namespaces keep them. The formats themselves are those of `ratchet_ids`. This file says what a format
+//! decides of a new namespace, such as its step, and which format an existing one has.
 
 use ratchet_ids::{EncodeError, Format, Source};
 

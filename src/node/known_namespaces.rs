@@ -1,4 +1,5 @@
-//! Namespaces as this node knows them: of one that it has not heard of, the leader is asked.
+//! Namespaces as this node knows them: of one that it has not heard of, the leader is asked. The interfaces that read a key as
+//! text ask here for the kind of the namespace's keys.
 
 use std::sync::Arc;
 

@@ -1,4 +1,8 @@
 //! A node's life: start, serve, drain, stop.
+//!
+//! `Node::start` opens the store, rejoins the cluster if the node was in one, starts the Raft group, and then the tasks of the
+//! node. A stop first hands the leadership over. Then it waits for the answers that are under way, and stops Raft. `context.rs`
+//! makes the services of a node, and says which of them uses which.
 
 pub(super) mod context;
 

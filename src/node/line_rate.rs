@@ -1,4 +1,5 @@
-//! Bounds how many lines a second the log gets of one kind, where anybody can cause them.
+//! Bounds how many lines a second the log gets of one kind, where anybody can cause them. The next line that is written tells
+//! how many were left out.
 
 use std::{mem, time::Duration};
 

@@ -1,8 +1,9 @@
 //! The common parts of all requests: their keys, checks and refusals, their count, and the description of an operation.
 //!
-//! `checks` is before a request is carried out, and `refused` after it was not: it makes a refusal of what a term says. Of many
-//! keys some may be refused (`refused_keys`), wait (`waiting_keys`), or be left to the next leader (`late_keys`). `request_id`
-//! is what a caller calls a message.
+//! `keys` has the keys of a message, and `checks` checks it before it is carried out. `refused` makes a refusal of the reason
+//! that a term gives. Of many keys some may be refused (`refused_keys`), wait (`waiting_keys`), or be left to the next leader
+//! (`late_keys`). `request_id` has the name that a caller gives a message. `counted` counts calls and refusals for their
+//! namespace. `operation` is the description of an operation.
 
 pub(super) mod checks;
 pub(super) mod counted;

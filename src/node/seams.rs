@@ -1,4 +1,5 @@
-//! The seams of a node: its clock, transport and storage, which it is started with besides its configuration.
+//! The seams of a node: its clock, transport and storage, which it is started with besides its configuration. Production hands
+//! in the real ones; tests and simulations hand in their own.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 

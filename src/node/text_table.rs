@@ -1,4 +1,5 @@
-//! Settings that are tables of texts.
+//! Settings that are tables of texts. A file may have a table; a flag or a variable has a list. Both are read as the same. The
+//! texts of a `SecretTable` are shown in no error.
 
 use std::{collections::BTreeMap, str::FromStr};
 

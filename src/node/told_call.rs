@@ -1,4 +1,5 @@
-//! A call, as the log and traces tell it.
+//! A call, as the log and traces tell it: its method, its namespace, and how many keys it has. The keys themselves are told to
+//! nobody.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! Traces: single calls, as a collector of many systems is told of them. A span is a call at one node, or the wait for
-//! the leader's answer to it.
+//! Traces: single calls, as a collector of many systems is told of them. A span is a call at one node, or the wait for the
+//! leader's answer to it. `context.rs` is the trace that the caller of a call names.
 //!
 //! The node that a caller asks decides whether a call is traced: as the caller says, or by chance. The leader does as that node
 //! says.

@@ -1,4 +1,5 @@
-//! What the public API is, as its descriptors have it: messages, enumerations, and the comments on all of them.
+//! The public API, as its descriptors have it: messages, enumerations, and the comments on all of them. The description for
+//! HTTP and the flags of the command line are made of it.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 

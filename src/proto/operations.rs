@@ -7,7 +7,7 @@ use super::{peer, v1};
 
 /// The request of an operation.
 pub trait Operation: Message + Default + 'static {
-    /// What it is answered with.
+    /// The answer to it.
     type Answer: Message + Default + 'static;
 
     /// Service and method, as in the path of a gRPC call: "ratchet.v1.Admin/CreateNamespace".

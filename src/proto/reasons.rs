@@ -12,11 +12,11 @@ use super::v1::{Failure, Outcome, Reason};
 
 /// Tells, in the metadata of a status, after how many milliseconds to ask again (gRFC A6).
 const RETRY_AFTER: &str = "grpc-retry-pushback-ms";
-/// Whose reasons they are.
+/// The product that the reasons belong to.
 const DOMAIN: &str = "ratchet";
-/// What the outcome is called in the metadata of an `ErrorInfo`.
+/// The name of the outcome in the metadata of an `ErrorInfo`.
 const OUTCOME: &str = "outcome";
-/// What the time by the clock of request ids is called there.
+/// The name of the time by the clock of request ids there.
 const REQUEST_CLOCK: &str = "request_clock_ms";
 /// The most bytes of a text. A caller's own words in it may be long, and a status travels in headers, which nothing bounds.
 const MESSAGE_BYTES_MAX: usize = 1_024;
@@ -60,7 +60,7 @@ impl Refusal {
         self
     }
 
-    /// What was begun goes on.
+    /// The work that was begun goes on.
     pub fn ongoing(mut self) -> Refusal {
         self.0.outcome = Outcome::Ongoing.into();
         self

@@ -271,7 +271,7 @@ pub struct Quota {
     pub burnt_per_day: Option<NonZeroU64>,
 }
 
-/// What identifies a principal.
+/// The identity of a principal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum PrincipalKey {
     /// A caller that shows nothing, at these addresses, or at any.
@@ -507,12 +507,12 @@ impl Principals {
         self.granted_to_anonymous(|range| range.is_none_or(|range| !range.is_private()))
     }
 
-    /// What is granted to those who show nothing in a range of addresses that are all private.
+    /// The grants to callers that show nothing, in a range of addresses that are all private.
     pub fn granted_to_private(&self) -> impl Iterator<Item = (Option<AddressRange>, &Grant)> {
         self.granted_to_anonymous(|range| range.is_some_and(AddressRange::is_private))
     }
 
-    /// What is granted to those who show nothing at these addresses.
+    /// The grants to callers that show nothing, at these addresses.
     fn granted_to_anonymous(
         &self, are_meant: impl Fn(Option<AddressRange>) -> bool,
     ) -> impl Iterator<Item = (Option<AddressRange>, &Grant)> {

@@ -21,7 +21,7 @@ pub struct Ledger {
     pub end: Option<TermEnd>,
 }
 
-/// What the last entry of a term says: the memory is handed off to a successor, or the epoch is returned.
+/// The last entry of a term: the memory is handed off to a successor, or the epoch is returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TermEnd {
     /// The term hands its memory off, which it has sent to one node. All chunks of the term are that node's.

@@ -1,4 +1,5 @@
-//! Namespaces: named families of sequences, each with one configuration.
+//! Namespaces: named families of sequences, each with one configuration. This file has the configuration and its check.
+//! `namespace_limits.rs` has limits that only a proposal is checked for, and `namespace_change.rs` the changes.
 
 use serde::{Deserialize, Serialize};
 

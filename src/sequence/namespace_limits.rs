@@ -1,4 +1,5 @@
-//! The limits of a namespace that are checked before it is proposed.
+//! The limits of a namespace that are checked before it is proposed. An entry that is in the log is applied whatever they are,
+//! so another release may have others.
 
 use ratchet_ids::{Format, Source};
 

@@ -1,4 +1,5 @@
-//! Request ids: what a caller calls a message, so that it can ask again and is answered once.
+//! Request ids: what a caller calls a message, so that it can ask again and is answered once. An id has a lifetime, after which
+//! it is forgotten.
 
 use serde::{Deserialize, Serialize};
 

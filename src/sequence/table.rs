@@ -1,4 +1,5 @@
-//! The replicated table as the state machine sees it while it applies one entry: a trait.
+//! The replicated table as the state machine sees it while it applies one entry: a trait. `storage` implements it for the table
+//! on the disk, and the tests for one in memory.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! The totals of all sections of a namespace, and the tombstone that it leaves when it is deleted.
+//! The totals of all sections of a namespace, and the tombstone that it leaves when it is deleted. A namespace that is created
+//! under the same name begins above the tombstone.
 
 use std::fmt;
 

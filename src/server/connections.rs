@@ -1,12 +1,12 @@
-//! The connections of a port that speaks HTTP: closes idle ones, and ends the others gracefully when the node stops. Those
-//! of HTTP/1 are in `http1.rs`.
+//! The connections of a port that speaks HTTP. Idle connections are closed, and the others end gracefully when the node stops.
+//! The connections of HTTP/1 are in `http1.rs`.
 //!
-//! `listeners.rs` binds the ports, and `local_socket.rs` the local socket. `acceptor.rs` accepts connections, `places.rs` has
-//! the places for them, and `client_limit.rs` says how many clients' connections there may be. `opening.rs` begins a
-//! connection, whose bytes are a `stream.rs`; `owner.rs` says who asks over it, and `until_known.rs` what may come while nobody
-//! knows. `calls.rs` counts its calls, and `aside.rs` waits beside them for its end. `inspected_body.rs` looks at a body while
-//! it arrives: `unfinished.rs` limits its memory and its time, and `arrival.rs` says whether it is late. `patient_socket.rs`
-//! and `unread_answers.rs` end what nobody reads.
+//! `listeners.rs` binds the ports, and `local_socket.rs` the local socket. `acceptor.rs` accepts connections. `places.rs` has
+//! the places for them, and `client_limit.rs` limits the connections of clients. `opening.rs` begins a connection, and
+//! `stream.rs` has its bytes. `owner.rs` says who asks over it, and `until_known.rs` limits its bytes while nobody knows that.
+//! `calls.rs` counts its calls, and `aside.rs` waits beside them for its end. `inspected_body.rs` looks at a body while it
+//! arrives: `unfinished.rs` limits its memory and its time, and `arrival.rs` says whether it is late. `patient_socket.rs` and
+//! `unread_answers.rs` end answers that nobody reads.
 //!
 //! Invariant: a silent connection is closed within the limits below.
 
@@ -54,13 +54,15 @@ use self::{
 };
 use crate::node::Guest;
 
-/// How many calls of one connection may be in progress, and how many bytes of the headers of a call there may be. Further calls
-/// wait at the client. A peer merges what its clients ask for, and its headers are short: anybody may open connections there.
+/// How many calls of one connection may be in progress, and how many bytes the headers of a call may have. Further calls wait
+/// at the client. For peers both are low: a peer merges its clients' requests, its headers are short, and anybody may open
+/// connections there.
 const CLIENT_CALLS: [u32; 2] = [1_024, 8 << 10];
 const PEER_CALLS: [u32; 2] = [256, 2 << 10];
-/// How many bytes of one call, and of one connection, may have arrived and not be read yet. A smaller one of the connection
-/// would make HTTP/2 end it after fewer small messages that were not processed: it derives the one from the other. What is not
-/// read is of calls in progress, so the limit on these bounds it. A stranger's connection brings less (`until_known.rs`).
+/// How many bytes of one call, and of one connection, may have arrived and not be read yet. HTTP/2 derives another limit from
+/// the one of the connection: it ends a connection after some number of small messages that were not processed. A smaller limit
+/// would lower that number. Bytes that are not read belong to calls in progress, so the limit on calls bounds them, too. A
+/// stranger's connection brings less (`until_known.rs`).
 const CLIENT_WINDOWS: [u32; 2] = [64 << 10, 1 << 20];
 const PEER_WINDOWS: [u32; 2] = [1 << 20, 1 << 20];
 /// How many calls of one connection the client may reset before the server accepts them. Beyond this limit
@@ -89,8 +91,8 @@ pub enum Protocol {
     Http1,
 }
 
-/// Serves the connections of `listener` until `stop`, each with what `service` makes for its place and its stream. Then it
-/// accepts no more, and returns once the calls in progress are answered.
+/// Serves the connections of `listener` until `stop`. `service` makes the service of each connection from its place and its
+/// stream. At `stop` no more are accepted. Returns once the calls in progress are answered.
 pub async fn serve<S: Answering>(
     listener: TcpListener, opening: Opening,
     service: impl Fn(&Arc<ConnectionPlace>, &Stream) -> S + Clone + Send + 'static,
@@ -161,8 +163,8 @@ struct Ends {
     stop: CancellationToken,
 }
 
-/// Among what comes with a call: cancelled once its connection is too old, or a stranger's for too long. Streams end then, as
-/// when the node stops.
+/// An extension of a request: it is cancelled once the connection is too old, or has been a stranger's for too long. Streams
+/// end then, as when the node stops.
 #[derive(Clone)]
 pub struct TooOld(pub CancellationToken);
 
@@ -185,7 +187,7 @@ async fn serve_http2<S: Answering>(
         }
         let mut call = of_connection.begin_call();
         let is_probe = PROBES.contains(&request.uri().path());
-        // It looks at once who asks, and does nothing else before it is polled.
+        // The call looks at once who asks, and does nothing else before it is polled.
         let answering = service.clone().call(request);
         let of_guest = of_connection.guest().map(|guest| guest.begin_call(is_probe));
         let begun = of_guest.transpose();
@@ -193,7 +195,7 @@ async fn serve_http2<S: Answering>(
         async move {
             let answer = match begun {
                 Ok(of_guest) => {
-                    // Here begins what the task of the call does.
+                    // From here on the code runs in the task of the call.
                     of_guest.iter().for_each(Guest::is_serving);
                     answering.await?
                 }

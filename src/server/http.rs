@@ -1,15 +1,18 @@
-//! The interface for HTTP: numbers, namespaces, members and the status, in JSON; a status page; and the forms of other id
+//! The interface for HTTP: numbers, namespaces, members and the status in JSON; a status page; and the forms of other id
 //! generators.
 //!
-//! From a socket to a number: a request that is meant for another cluster is refused here. `../foreign_page.rs` refuses what
-//! another site's page asks for. `endpoints.rs` has the routes of what `proto` describes for HTTP (`google.api.http`), and
-//! `answers.rs` has the messages answered. `headers.rs` reads the deadline and who asks, `path.rs` the path, `bodies.rs` the
-//! body within its limits, and `message.rs` makes such a message of them: the same as gRPC's. `problem.rs` tells what went
-//! wrong. `export.rs` streams what this node knows if it leads. `drop_in.rs` answers clients of other id generators in the form
-//! that they know. `page.rs` is the status page, for which browsers log in, and `openapi.rs` describes the API.
+//! From a socket to a number: this file refuses a request that is meant for another cluster, and `../foreign_page.rs` refuses
+//! one that a page of another site sends. `endpoints.rs` has the routes of the methods that `proto` describes for HTTP
+//! (`google.api.http`). `headers.rs` reads the deadline and the caller, `path.rs` the path, and `bodies.rs` the body within its
+//! limits. `message.rs` makes a message of these parts: the same message as gRPC's. `answers.rs` has the node answer it.
+//! `problem.rs` writes a failure as JSON.
 //!
-//! Invariant: a number of 64 bits is written as a string unless the caller knows no other form. In JavaScript, and wherever
-//! else numbers are floating, those above 2^53 would be rounded.
+//! The other pages: `export.rs` streams the keys of a namespace, if this node leads. `drop_in.rs` answers clients of other id
+//! generators in the form that they know. `page.rs` is the status page, at which browsers log in. `openapi.rs` describes the
+//! API.
+//!
+//! Invariant: a number of 64 bits is written as a string, unless the caller knows no other form than a number. JavaScript, and
+//! other languages whose numbers are floating point, would round a number above 2^53.
 
 mod answers;
 mod bodies;
@@ -65,7 +68,7 @@ pub struct HttpPort {
 }
 
 impl HttpPort {
-    /// Answers them as the node of `context`. `live` is what the status page shows.
+    /// Makes a port whose requests the node of `context` answers. `live` has the parts of the status page.
     pub fn new(context: Arc<NodeContext>, live: Live) -> HttpPort {
         let pages = pages(context.clone(), live);
         HttpPort { context, pages }
@@ -84,7 +87,7 @@ impl HttpPort {
             let connection = connection.clone();
             let (head, body) = request.into_parts();
             let body = match body.is_end_stream() {
-                // It needs no box.
+                // An empty body needs no box.
                 true => Body::empty(),
                 false => Body::new(body),
             };
@@ -93,8 +96,8 @@ impl HttpPort {
     }
 }
 
-/// The state of one connection for its requests. Threads that serve others count nothing in it, so that a request waits for
-/// none of them.
+/// The state that all requests of a connection share. Threads that serve other connections do not count references to it, so no
+/// request waits for them.
 struct Connection {
     port: HttpPort,
     owner: Owner,
@@ -103,7 +106,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// Answers a request, counts the problem that the answer tells, if it tells one, and says which cluster answers.
+    /// Answers a request, and says in a header which cluster answers. If the answer tells of a problem, the problem is counted.
     async fn answer(&self, (mut head, body): (Parts, Body)) -> HttpAnswer {
         let HttpPort { context, pages } = &self.port;
         let mut answer = match self.check(&head) {
@@ -127,8 +130,8 @@ impl Connection {
         answer
     }
 
-    /// Sees that a request is meant for this cluster, and that no page of another site sent it. Probes ask the node, whatever
-    /// its cluster.
+    /// Checks that a request is meant for this cluster, and that no page of another site sent it. Probes are not checked,
+    /// because they ask the node, whatever its cluster.
     fn check(&self, head: &Parts) -> Result<(), Refusal> {
         if foreign_page::PROBES.contains(&head.uri.path()) {
             return Ok(());
@@ -141,7 +144,7 @@ impl Connection {
     fn cluster_id(&self) -> Option<&HeaderValue> {
         if self.cluster_id.get().is_none() {
             let id = self.port.context.services.members.cluster_id()?;
-            // Digits and hyphens are a header's value.
+            // The id has digits and hyphens alone, which a header's value may have.
             let id = HeaderValue::try_from(id.to_string()).ok()?;
             return Some(self.cluster_id.get_or_init(|| id));
         }
@@ -153,11 +156,11 @@ fn sent(answer: Response) -> HttpAnswer {
     answer.map(tonic::body::Body::new)
 }
 
-/// The routes of what `proto` does not describe.
+/// The routes of the pages that `proto` does not describe.
 fn pages(context: Arc<NodeContext>, live: Live) -> Router {
     let of_root = live.clone();
     let root = get(|context, due, head| root(context, due, head, of_root));
-    // HEAD of a number would take one.
+    // Without this, axum would answer HEAD as it answers GET, and take a number.
     let root = match yuewen::is_on(&context.config) {
         true => root.head(async |request: Request| takes_only(&request, Some("GET"))),
         false => root,

@@ -1,5 +1,5 @@
-//! The metrics port: `/metrics` in the OpenMetrics text format, and the probes `/livez` and `/readyz` for
-//! orchestrators and balancers.
+//! The metrics port: `/metrics` in the OpenMetrics text format, and the probes `/livez` and `/readyz` for orchestrators and
+//! balancers. The port for HTTP has the probes, too.
 
 use std::sync::Arc;
 

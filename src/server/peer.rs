@@ -1,8 +1,8 @@
 //! `ratchet.peer.v1.Peer`: Raft's messages, greetings and snapshots. Requests that followers forward are
 //! answered in [`self::forwarded`].
 //!
-//! `client.rs` is the other end, with `append_stream.rs` for appends. `sent.rs` says who sends a message, and `body.rs` looks
-//! at that before the message is whole.
+//! `client.rs` is the other end, with `append_stream.rs` for appends. `sent.rs` has the sender of a message, and `body.rs`
+//! looks at the sender before the message is whole.
 //!
 //! The simulator calls [`PeerServices`] without a network, so its methods take any stream.
 
@@ -61,7 +61,7 @@ impl PeerServices {
         self.answer(rpc, connection.as_ref(), message).await.map(Response::new)
     }
 
-    /// Has the group answer a message whose sender is the connection's.
+    /// Has the group answer a message. Its sender is the node of the connection's certificate.
     async fn answer(
         &self, rpc: RaftRpc, connection: Option<&PeerConnection>, message: RaftMessage,
     ) -> Result<RaftReply, Status> {
@@ -76,7 +76,7 @@ impl PeerServices {
 
     /// Answers the appends of a stream, one after the other, until one is refused, the stream ends, or this node stops.
     ///
-    /// The connection drives this. It does not while the sender leaves answers unread, which nothing waits for: whoever sends
+    /// The connection drives this. It does not while the sender leaves answers unread, and nothing waits for that: a sender of
     /// the next append has read the answer to the last one.
     fn answer_appends(
         self, connection: Option<PeerConnection>,
@@ -91,7 +91,7 @@ impl PeerServices {
         answers.take_until(stop).boxed()
     }
 
-    /// Raft's reply, with what this node says of its disk.
+    /// Raft's reply, with the state of this node's disk.
     fn reply(&self, payload: Bytes) -> RaftReply {
         let low_disk = self.context.this_node.store.free_space().low();
         let low_disk =
@@ -127,7 +127,7 @@ impl PeerServices {
     /// Receives the memory of a leader that hands over to this node.
     ///
     /// # Errors
-    /// As `LedTerms::take_memory`.
+    /// Those of `LedTerms::take_memory`.
     pub async fn receive_memory(
         &self, parts: impl Stream<Item = Result<MemoryPart, Status>> + Send + Unpin,
     ) -> Result<MemoryReply, Status> {

@@ -1,4 +1,5 @@
-//! Integers and keys that callers write as text, over HTTP, as Redis clients and in files.
+//! Integers and keys that callers write as text, over HTTP, as Redis clients and in files. Each has one written form, whichever
+//! interface reads it. Errors show the beginning of a text alone.
 
 use tokio::time::Instant;
 

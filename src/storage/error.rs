@@ -1,4 +1,5 @@
-//! The errors of the disk, each with what to do about it.
+//! The errors of the disk, each with what to do about it. The kind of an error says whether another start may help, or somebody
+//! has to correct the setup.
 
 use std::{io, path::PathBuf};
 

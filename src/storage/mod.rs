@@ -6,32 +6,42 @@
 //! Invariants: what is acknowledged is on the disk; the table and its applied index change in one
 //! atomic write; a record that cannot be trusted is an error, never a guess; a failed fsync is final.
 //!
-//! The files form a line: each uses only files that stand below it.
+//! A folder uses those in the rows below it (`tests/architecture/rooms.rs`). From the top down, a blank line between two rows:
 //!
-//! - `recovery`: makes a cluster of one out of the data directory of one surviving node.
-//! - `applied`: the applied table as the state machine writes it.
-//! - `reclaimer`: frees the space of deleted namespaces.
-//! - `snapshot`: a table on its way from node to node: format, sending, arriving.
-//! - `log`: Raft's log and hard state of one set, for reading and writing.
-//! - `table`: the records of a table: how far it is, generations, namespaces, reads, changes.
-//! - `store`: opens the data directory of a node and holds its database and its writer.
-//! - `writer`: the threads that write logs and votes, with one fsync for all that wait.
-//! - `unwritten`: what Raft has appended to its log, until it is in the database.
-//! - `recovery_record`: what a recovery did, and the record of one that was cut short.
-//! - `identity`: whose data directory it is: the file `NODE` and a record in the database.
-//! - `database`: the RocksDB database: options, reads, batches, errors.
-//! - `options`: what a store is given from outside, with the seams for tests, and where blocking work runs.
-//! - `free_space`: measures the disk, and keeps a reserve of it.
-//! - `access`: whether this process may use a data directory, as it is mounted and owned.
-//! - `data_dir`: which files a data directory may hold, and the lock on it.
-//! - `spare`: the file that holds the space to open the database on a full disk.
-//! - `directories`: names of files that outlive a power cut.
-//! - `raft_types`: openraft's types as this product uses them.
-//! - `raft_runtime`: the runtime that Raft runs on.
-//! - `layout`: the column families and the keys in them.
-//! - `codec`: how values become bytes.
-//! - `unknown_format`: the error for a format that this release does not read.
-//! - `error`: what can go wrong, and what to do about it.
+//! * `applied`: the applied table as the state machine writes it.
+//! * `recovery`: makes a cluster of one out of the data directory of one surviving node.
+//!
+//! * `log`: Raft's log and hard state of one set, for reading and writing.
+//! * `snapshot`: a table on its way from node to node: format, sending, arriving.
+//!
+//! * `table`: the records of a table: how far it is, generations, namespaces, reads, changes.
+//!
+//! * `store`: opens the data directory of a node and holds its database and its writer.
+//!
+//! * `recovery_record`: what a recovery did, and the record of one that was cut short.
+//!
+//! * `identity`: whose data directory it is: the file `NODE` and a record in the database.
+//! * `reclaimer`: frees the space of deleted namespaces.
+//! * `writer`: the threads that write logs and votes, with one fsync for all that wait.
+//!
+//! * `database`: the RocksDB database: options, reads, batches, errors.
+//!
+//! * `access`: whether this process may use a data directory, as it is mounted and owned.
+//! * `options`: what a store is given from outside, with the seams for tests, and where blocking work runs.
+//!
+//! * `data_dir`: which files a data directory may hold, and the lock on it.
+//! * `free_space`: measures the disk, and keeps a reserve of it.
+//! * `unwritten`: the entries that Raft has appended to its log, until they are in the database.
+//!
+//! * `codec`: how values become bytes.
+//! * `directories`: names of files that outlive a power cut.
+//! * `raft_types`: openraft's types as this product uses them.
+//! * `spare`: the file that holds the space to open the database on a full disk.
+//! * `unknown_format`: the error for a format that this release does not read.
+//!
+//! * `error`: the errors of this module, and what to do about each.
+//! * `layout`: the column families and the keys in them.
+//! * `raft_runtime`: the runtime that Raft runs on.
 
 mod access;
 mod applied;

@@ -4,7 +4,7 @@
 //! when it likes. So each range is compacted here, one after the other, on a thread for blocking work. Readers and
 //! snapshots under way keep what they see; RocksDB drops what they held once they are gone.
 //!
-//! What is still to be done is written with the deletion, so that a node that restarts before goes on with it.
+//! The work that is still to be done is written with the deletion, so that a node that restarts before goes on with it.
 
 use std::sync::{
     Arc,

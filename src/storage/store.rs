@@ -1,4 +1,5 @@
-//! The store of one node: its data directory, its database and its writer.
+//! The store of one node: its data directory, its database and its writer. It is opened with the checks that the directory
+//! belongs to this node and is whole. The database holds the logs and the tables of all sets.
 
 use std::{path::Path, sync::Arc};
 

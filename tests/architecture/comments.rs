@@ -1,4 +1,4 @@
-//! Comments of Rust files are no wider than 128 columns.
+//! Comments of Rust and proto files are no wider than 128 columns. Both languages begin them with two slashes.
 
 use crate::files::{File, assert_none, files};
 
@@ -21,7 +21,8 @@ fn wide_lines(file: &File) -> Vec<String> {
 
 #[test]
 fn no_line_of_a_comment_is_too_wide() {
-    let found: Vec<String> = files("", "rs").iter().flat_map(wide_lines).collect();
+    let sources = [files("", "rs"), files("proto", "proto")].concat();
+    let found: Vec<String> = sources.iter().flat_map(wide_lines).collect();
     assert_none("comments have more than 128 columns; break their lines", &found);
 }
 

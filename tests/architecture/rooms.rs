@@ -3,7 +3,7 @@
 //! A folder is what stands directly in a module: a directory with the file of its name, or a file alone. Two folders of a
 //! module do not use each other. Where a use of a method leads to, the source text does not say. So methods stand in the folder
 //! of their type: code that uses them has named that type, or something that holds it. For methods `consensus/group` is one
-//! folder: `Group` has some in most of its files.
+//! folder: `Group` has some in most of its files. The head of a module lists its folders in the same rows.
 
 use std::collections::BTreeSet;
 
@@ -155,6 +155,25 @@ fn forbidden_uses(package: &Package<'_>, ordered: &[Rows]) -> Vec<String> {
     forbidden
 }
 
+/// The rows of folders in the head of a module's file: the names in the list behind the line that announces it.
+fn rows_in_head(text: &str) -> Vec<Vec<&str>> {
+    let mut rows = vec![Vec::new()];
+    let head = text.lines().map_while(|line| line.strip_prefix("//!"));
+    for line in head.skip_while(|line| !line.ends_with("a blank line between two rows:")).skip(1) {
+        if let Some(item) = line.strip_prefix(" * ") {
+            let name = item.split('`').nth(1).unwrap_or_default();
+            rows.last_mut().expect("a row").push(name);
+        } else if line.is_empty() {
+            rows.push(Vec::new());
+        } else if !line.starts_with("   ") {
+            // The list is at its end. A line that goes on with an item begins with blanks.
+            break;
+        }
+    }
+    rows.retain(|row| !row.is_empty());
+    rows
+}
+
 /// The types whose inherent methods stand outside of their folders, and where.
 fn strayed_methods(package: &Package<'_>) -> Vec<String> {
     let mut strayed = Vec::new();
@@ -206,6 +225,17 @@ fn every_folder_of_an_ordered_module_has_a_place() {
     }
 }
 
+#[test]
+fn the_head_of_an_ordered_module_lists_its_folders_in_their_rows() {
+    let files = files("src", "rs");
+    for (module, rows) in ORDERED {
+        let path = format!("src/{module}/mod.rs");
+        let head = files.iter().find(|file| file.path == path);
+        let head = head.map_or("", |file| file.text.as_str());
+        assert_eq!(rows_in_head(head), rows, "the rows in the head of {path}, and in ORDERED");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,6 +265,15 @@ mod tests {
             "src/house/garden.rs -> src/house/floor.rs",
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn the_rows_of_a_head_are_those_of_the_list_that_is_announced() {
+        let text = "//! A house.\n//! * `door`: no folder.\n//!\n//! From the top down, a blank line \
+                    between two rows:\n//!\n//! * [`roof`]: its\n//!   `tiles`.\n//!\n//! * `floor`: \
+                    boards.\n//! * `garden`: grass.\n//!\n//! Notes:\n//! * `attic`: none.\nmod roof;\n";
+        assert_eq!(rows_in_head(text), [vec!["roof"], vec!["floor", "garden"]]);
+        assert_eq!(rows_in_head("//! A house.\nmod roof;\n").len(), 0);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Hashes keys and sections, and spreads them over shards.
+//! Hashes keys and sections, and spreads them over shards. The hash has a seed that only members know, so nobody can choose
+//! keys that collide.
 
 use std::hash::BuildHasher;
 

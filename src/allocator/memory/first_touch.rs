@@ -1,4 +1,5 @@
-//! The first touch of a section: its record is read, and the section gets what the term's epoch gave of it.
+//! The first touch of a section: its record is read, and the section gets what the term's epoch gave of it. Calls that came
+//! meanwhile wait at the section, and are served then.
 
 use super::{Memory, MemoryPlace, Need};
 use crate::{

@@ -1,4 +1,5 @@
-//! Raises the floors of keys in the memory.
+//! Raises the floors of keys in the memory. A floor above the chunk needs a bump, and the call waits for it as a call for
+//! numbers does. The numbers that are passed over are counted as skipped.
 
 use super::{Memory, MemoryPlace, Need};
 use crate::{

@@ -1,4 +1,5 @@
-//! Takes numbers of one key from the memory, or says what its section needs first.
+//! Takes numbers of one key from the memory, or says what its section needs first. A key that is known to the term is found and
+//! served under one lock of its shard. Only the first call for a key looks at a record, and may add the key.
 
 use super::{Memory, MemoryPlace, Need};
 use crate::{

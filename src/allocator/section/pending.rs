@@ -75,11 +75,11 @@ pub struct Waiter {
     pub hash: u64,
     /// Its key.
     pub key: OwnedKey,
-    /// What it waits for.
+    /// The answer that it waits for.
     pub want: Want,
 }
 
-/// What a call waits for, and where its answer goes. The sender is dropped without an answer if the term is lost.
+/// The answer that a call waits for, and its receiver. The sender is dropped without an answer if the term is lost.
 #[derive(Debug)]
 pub enum Want {
     /// Numbers.
@@ -257,8 +257,8 @@ impl PendingBump {
         is_first
     }
 
-    /// What the bump that is proposed now must cover: the refill, if one was asked for, and the calls that still wait. `None`
-    /// if no bump is pending.
+    /// The numbers that the bump that is proposed now must cover: the refill, if one was asked for, and the calls that still
+    /// wait. `None` if no bump is pending.
     pub fn propose(&mut self) -> Option<(Option<BumpSize>, &Waiters)> {
         let asked = self.0.as_mut()?;
         asked.waiters.retain(|waiter| !waiter.is_gone());

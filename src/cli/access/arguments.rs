@@ -4,11 +4,11 @@ use std::{str::FromStr, time::Duration};
 
 use ratchet_client::api as v1;
 
-/// What stands for all verbs on all namespaces.
+/// The word for all verbs on all namespaces.
 const ALL: &str = "all";
 /// All namespaces.
 const EVERYWHERE: &str = "*";
-/// What the names of verbs begin with in the API.
+/// The beginning of the names of verbs in the API.
 const PREFIX: &str = "VERB_";
 /// The longest lifetime, in minutes: a hundred years.
 const MINUTES_MAX: u64 = 36_500 * 24 * 60;
@@ -27,7 +27,7 @@ fn all() -> Vec<v1::Grant> {
     verbs().map(|verb| v1::Grant { verb: verb.into(), namespaces: EVERYWHERE.to_owned() }).collect()
 }
 
-/// What one argument grants: "next:order*", or "all".
+/// The grants of one argument: "next:order*", or "all".
 #[derive(Debug, Clone, PartialEq)]
 pub struct Granted(pub Vec<v1::Grant>);
 
@@ -81,7 +81,7 @@ pub fn shown(grants: &[v1::Grant]) -> String {
     grants.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// What one argument limits: "order*:calls=100,numbers=10000,burnt=1000000".
+/// The limits of one argument: "order*:calls=100,numbers=10000,burnt=1000000".
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limited(pub v1::Quota);
 

@@ -29,7 +29,7 @@ pub struct Pair {
     pub until: u64,
 }
 
-/// What a certificate is for.
+/// The subject of a certificate.
 #[derive(Debug)]
 pub struct Subject {
     common_name: String,

@@ -13,7 +13,7 @@ use ratchet_client::{Key, api::MappedKey};
 
 use super::rows::written;
 
-/// What MySQL compares of a name.
+/// The part of a name that MySQL compares.
 fn compared(name: &[u8]) -> Vec<u8> {
     let blanks = name.iter().rev().take_while(|byte| **byte == b' ').count();
     let name = &name[..name.len() - blanks];
@@ -52,7 +52,7 @@ impl MappedKeys {
         MappedKeys(alike)
     }
 
-    /// What is to be told of a key of the file: that it is like a mapped one, and is none.
+    /// The warning about a key of the file that is like a mapped one, and is none.
     pub fn beside(&self, key: &Key) -> Option<String> {
         let Key::Name(name) = key else { return None };
         if self.0.is_empty() {
@@ -86,7 +86,7 @@ impl Alike {
         self.0.is_empty()
     }
 
-    /// What is to be told of the key on a line: which other key is like it, on an earlier line.
+    /// The warning about the key on a line: another key, on an earlier line, is like it.
     pub fn beside(&mut self, key: &Key, line: u64) -> Option<String> {
         let seen = self.0.get_mut(&likeness(key)?)?;
         if seen.iter().any(|(other, _)| other == key) {

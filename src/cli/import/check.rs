@@ -21,7 +21,7 @@ use super::{
     rows::{BadRow, Expected, Faults, Format, Row, RowOf, written},
 };
 
-/// What was found in a file.
+/// The facts that the check found in a file.
 #[derive(Debug, Default)]
 pub struct Checked {
     /// How many rows it has.
@@ -34,9 +34,9 @@ pub struct Checked {
     pub bytes: u64,
     /// The CRC-32 of the bytes.
     pub checksum: u32,
-    /// What is wrong with it.
+    /// The faults of the file.
     pub faults: Faults,
-    /// What is to be looked at: names that are alike.
+    /// The warnings about it: names that are alike.
     pub warnings: Faults,
 }
 
@@ -132,8 +132,8 @@ fn digest(key: &Key) -> u64 {
 /// Keys that may come twice, by their digests, and the lines on which they were seen.
 type Twice = HashMap<u64, Vec<(Key, u64)>>;
 
-/// What of these sorted hashes is there more than once: at most as many as are shown, and some more for names that share a
-/// hash.
+/// The hashes among these sorted ones that are there more than once: at most as many as are shown, and some more for names that
+/// share a hash.
 fn same(sorted: &[u64]) -> impl Iterator<Item = u64> {
     let same = sorted.chunk_by(|one, next| one == next);
     same.filter(|chunk| chunk.len() > 1).map(|chunk| chunk[0]).take(1_000)

@@ -58,7 +58,7 @@ fn header(first: &ByteRecord, expected: &Expected) -> Result<Option<bool>, Strin
     Ok(are_orders)
 }
 
-/// What a record says. `None` if there is nothing to raise.
+/// The row of a record. `None` if there is nothing to raise.
 fn row(record: &ByteRecord, line: u64, are_orders: bool, expected: &Expected) -> Option<MaybeRow> {
     match (record.get(0), record.get(1)) {
         (Some(key), Some(order)) if record.len() == 2 && are_orders => {

@@ -19,7 +19,7 @@ pub struct Progress {
     pub cluster: String,
     /// The namespace.
     pub namespace: String,
-    /// What the file is.
+    /// The format of the file.
     pub format: Format,
     /// How many bytes the file has.
     pub bytes: u64,

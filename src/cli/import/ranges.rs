@@ -44,7 +44,7 @@ impl IdRange {
     /// Checks that it is made of whole sections of a namespace, of `size` ids each.
     ///
     /// # Errors
-    /// What is wrong with it, and what to do.
+    /// A text that says what is wrong with it, and what to do.
     pub fn check(self, namespace: &str, size: u64) -> Result<(), String> {
         let IdRange { first, last } = self;
         if first > last {

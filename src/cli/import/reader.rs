@@ -1,4 +1,5 @@
-//! Reads the rows of a file, whatever it is.
+//! Reads the rows of a file, in each of its formats. `csv_rows.rs` and `table_rows.rs` make rows of the text; the mark that
+//! some programs write at the beginning is passed over.
 
 use std::io::{self, BufReader, Cursor, Read};
 
@@ -23,10 +24,10 @@ pub fn read(
     }
 }
 
-/// What some programs write before a text that is UTF-8.
+/// The mark that some programs write before a text that is UTF-8.
 const MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// What is after the mark of UTF-8, if there is one.
+/// The input after the mark of UTF-8, if there is one.
 ///
 /// # Errors
 /// If the input cannot be read, or is UTF-16, which PowerShell writes, for example.

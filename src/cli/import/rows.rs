@@ -1,4 +1,5 @@
-//! The rows of an import: which key, or which sections, are to be raised to which number.
+//! The rows of an import: which key, or which sections, are to be raised to which number. All kinds of files become such rows
+//! (`reader.rs`). Faults are collected with their lines, so that one check of a file shows many of them.
 
 use std::fmt::Display;
 
@@ -15,7 +16,7 @@ use crate::{
 /// How many faults of a file are shown, and how many warnings.
 const FAULTS_SHOWN: usize = 20;
 
-/// What is wrong with a file, or is to be looked at.
+/// The faults of a file, or the warnings about it.
 #[derive(Debug, Default)]
 pub struct Faults {
     /// How many faults there are.
@@ -25,7 +26,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Adds what is wrong with a line, or is to be looked at there.
+    /// Adds a fault of a line, or a warning about it.
     pub fn note(&mut self, line: u64, why: impl Display) {
         self.all += 1;
         if self.shown.len() < FAULTS_SHOWN {
@@ -48,7 +49,7 @@ impl Faults {
     }
 }
 
-/// What a file is.
+/// The format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
@@ -61,18 +62,18 @@ pub enum Format {
     Tinyid,
 }
 
-/// What a row says.
+/// The content of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     /// Its line, from 1.
     pub line: u64,
-    /// Whose floor it is.
+    /// The key or the sections whose floor it is.
     pub of: RowOf,
-    /// What the floor is to be at least.
+    /// The least that the floor is to be.
     pub number: u64,
 }
 
-/// Whose floor a row tells.
+/// The owner of a floor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RowOf {
     /// A key.
@@ -90,7 +91,7 @@ pub struct BadRow {
     pub why: String,
 }
 
-/// What rows must be, so that the namespace takes them.
+/// The conditions on rows, so that the namespace takes them.
 #[derive(Debug, Clone)]
 pub struct Expected {
     /// The namespace's name.
@@ -106,7 +107,7 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// What the namespace takes.
+    /// The conditions of `namespace`.
     ///
     /// # Errors
     /// If the server tells of a kind of keys that this release does not know.
@@ -137,7 +138,7 @@ impl Expected {
     /// has those, that they are not. `None` says nothing.
     ///
     /// # Errors
-    /// What the namespace has, and what to write.
+    /// A text that says what the namespace has, and what to write.
     pub fn check_orders(&self, are_orders: Option<bool>) -> Result<(), String> {
         let namespace = &self.namespace;
         match (self.order_step, are_orders) {
@@ -156,7 +157,7 @@ impl Expected {
     /// Checks that the namespace takes ranges of ids.
     ///
     /// # Errors
-    /// What the namespace has, and what to do.
+    /// A text that says what the namespace has, and what to do.
     pub fn check_ranges(&self) -> Result<(), String> {
         let namespace = &self.namespace;
         match (self.takes_ids, self.section_size) {
@@ -175,7 +176,7 @@ impl Expected {
     /// Checks that the namespace's numbers are `delta` apart, and that dividing them leaves `remainder`, which is less.
     ///
     /// # Errors
-    /// What the namespace's numbers are, and what to do.
+    /// A text that says what the namespace's numbers are, and what to do.
     pub fn check_progression(&self, delta: u64, remainder: u64) -> Result<(), String> {
         if self.order_step.is_some() {
             return Err(format!(

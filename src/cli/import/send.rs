@@ -1,4 +1,5 @@
-//! Raises the keys and the sections of a checked file, and reads them back.
+//! Raises the keys and the sections of a checked file, and reads them back. Several messages are under way at a time, and each
+//! is sent again after an error that may pass: raising a key twice does no harm.
 
 use std::{fs::File, io, path::Path, time::Duration};
 
@@ -29,16 +30,16 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub struct Import<'a> {
     /// The cluster.
     pub client: &'a Client,
-    /// What the file is.
+    /// The format of the file.
     pub format: Format,
     /// The namespace.
     pub expected: &'a Expected,
-    /// What was found in the file.
+    /// The facts that the check found in the file.
     pub checked: &'a Checked,
 }
 
-/// What `lower` keys say, those that are lower than their rows say, of an import whose first `skipped` rows an earlier one had
-/// raised, by its record. `kept` is the record, if it cannot be removed.
+/// The error of an import after which `lower` keys are lower than their rows say. By its record, an earlier import had raised
+/// the first `skipped` rows. `kept` is the record, if it cannot be removed.
 pub fn refused(lower: &Faults, skipped: u64, kept: Option<&Path>) -> CommandError {
     let (all, listed) = (lower.all, lower.listed());
     let record = match kept {

@@ -1,5 +1,6 @@
 //! Rows of another generator's table, as `mysql --batch` prints them: a header with the names of the columns, and tabs between
-//! the fields.
+//! the fields. The columns are found by their names. A row is refused if its numbers go up by other steps than those of the
+//! namespace.
 
 use std::io::{self, BufRead, Read};
 

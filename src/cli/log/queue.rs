@@ -13,7 +13,7 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use prometheus_client::metrics::counter::Counter;
 
-/// What a line takes beside its text.
+/// The memory of a line beside its text.
 pub(super) const LINE_BYTES: usize = 32;
 
 /// Which room a line takes.
@@ -120,7 +120,7 @@ impl Drop for Adding {
 }
 
 impl Shared {
-    /// What the thread runs.
+    /// Writes all lines, in the thread.
     fn write_all(&self, mut out: impl Write) {
         while let Some(line) = self.next() {
             if out.write_all(&line).is_err() {

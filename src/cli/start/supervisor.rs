@@ -1,5 +1,5 @@
-//! What a node tells its supervisor: that it serves, and that it stops. The protocol is systemd's: a datagram of lines to the
-//! socket that the variable NOTIFY_SOCKET names. Without that variable nobody is told.
+//! Tells the supervisor that the node serves, and that it stops. The protocol is systemd's: a datagram of lines to the socket
+//! that the variable NOTIFY_SOCKET names. Without that variable nobody is told.
 //!
 //! Invariant: a supervisor that is gone, or does not read, holds up no node for longer than [`SEND_MAX`].
 

@@ -1,22 +1,28 @@
 //! One Raft group on this node: starting it, proposing to it, who belongs to it and who leads it, what its peers ask, and
 //! giving the leadership up.
 //!
-//! From the bottom up:
+//! A folder uses those in the rows below it (`tests/architecture/rooms.rs`). From the top down, a blank line between two rows:
 //!
-//! * `config`: the limits of a group.
-//! * `leadership`, `leader_change`, `voters`: who leads it, how this node came to lead it, and who votes.
-//! * `group`: [`Group`] itself, proposals, and why they fail.
-//! * `confirmation`: whether a majority of the voters still follows this leader.
-//! * `voter_disks`, `voter_clocks`: how the disks and clocks of a majority of the voters are.
+//! * `start`: starts a group.
+//!
 //! * `canvass`: asks the voters before Raft does: whether they would vote, and, where disks are slow, for their votes.
+//! * `confirmation`: whether a majority of the voters still follows this leader.
 //! * `election`: when this node stands for election.
+//! * `membership`: the members of the group, and changes of them.
+//! * `raft_watch`: follows the states that Raft reports.
+//! * `rpc`: answers the RPCs of the group's peers.
 //! * `slow_disk`: whether another node had better lead because the disk here is slow; the end of a term whose disk hangs.
 //! * `successor`: which voter can lead next.
-//! * `transfer`: how it comes to that; the end of a term that was given up.
-//! * `membership`: who belongs to the group, and how that is changed.
-//! * `rpc`: answers the RPCs of the group's peers.
-//! * `raft_watch`: follows what Raft says.
-//! * `start`: starts a group.
+//! * `transfer`: the transfer of the leadership, and the end of a term that was given up.
+//! * `voter_clocks`: the wall clocks of a majority of the voters.
+//! * `voter_disks`: the disks of a majority of the voters.
+//!
+//! * `group`: [`Group`] itself, proposals, and why they fail.
+//!
+//! * `config`: the limits of a group.
+//! * `leader_change`: how this node came to lead.
+//! * `leadership`: the leader and the term.
+//! * `voters`: the members that vote.
 
 mod canvass;
 mod config;

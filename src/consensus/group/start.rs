@@ -1,4 +1,4 @@
-//! Starts a group.
+//! Starts a group: opens its part of the store, begins its log, its state machine and its network, and hands them to Raft.
 
 use std::{
     sync::{

@@ -1,4 +1,5 @@
-//! Which voter can lead next.
+//! Which voter can lead next. It must have been heard within a follower lease, and of those the one with the longest log is
+//! taken. The handovers ask here.
 
 use std::{collections::BTreeSet, time::Duration};
 

@@ -1,5 +1,5 @@
-//! Who votes: the voters of the last membership that is applied on this node, for clients' routes; the quorums of a membership
-//! in the log; and how far a member has this leader's log.
+//! The voters of the last membership that is applied on this node, for clients' routes; the quorums of a membership in the log;
+//! and how far a member has this leader's log.
 //!
 //! Invariant: the version of the voters only grows.
 

@@ -1,4 +1,5 @@
-//! The clock of acknowledgements, which keeps the lease of the current term up to date.
+//! The clock of acknowledgements, which keeps the lease of the current term up to date. The instant at which a message is sent
+//! is stamped, and counts once the peer has acknowledged that message. A new term voids the lease of the old one.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 

@@ -1,4 +1,5 @@
-//! A group's network: makes a [`Peer`] for each target that Raft asks for, and holds what the peers share.
+//! A group's network: makes a [`Peer`] for each target that Raft asks for, and holds what the peers share. It also follows the
+//! members to their addresses.
 
 use std::{sync::Arc, time::Duration};
 

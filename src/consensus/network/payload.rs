@@ -51,7 +51,7 @@ pub fn write<T: Serialize>(answer: &T) -> Result<Vec<u8>, Refusal> {
         .map_err(|e| refusal!(Internal, "an answer to a peer cannot be written: {e}"))
 }
 
-/// What a peer is told when Raft has stopped.
+/// The refusal for a peer when Raft has stopped.
 pub fn stopped(error: impl Display) -> Refusal {
     refusal!(NodeStopping, "Raft has stopped on this node: {error}")
 }

@@ -1,7 +1,7 @@
-//! What peers say of their disks: which are low, and how long a write takes.
+//! The disks of the peers, as their answers tell: which are low, and how long a write takes.
 //!
-//! Invariant: what counts of a peer is what its last answer said. That its disk is low counts until it says otherwise: one
-//! that says nothing any more may have run into its full disk. How long a write takes counts for a while.
+//! Invariant: the last answer of a peer counts. A low disk counts as low until the peer says otherwise: a peer that says
+//! nothing any more may have run into its full disk. The time of a write counts for a while.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 
 use crate::{clock::Instant, sequence::NodeId, storage::LowDisk};
 
-/// What a peer said longer ago of the speed of its disk says nothing: it may have become slow, or quick, meanwhile.
+/// The time of a write that a peer told longer ago counts no more: its disk may have become slow, or quick, meanwhile.
 const FLUSH_OLD: Duration = Duration::from_secs(2);
 
-/// What peers say of their disks.
+/// The disks of the peers, as their answers tell.
 #[derive(Default)]
 pub struct PeerDisks {
     /// The peers whose disks are low.

@@ -128,7 +128,7 @@ fn strangers_have(principals: &Principals) -> Option<String> {
     }
 }
 
-/// What is granted in words; `None` if it is nothing.
+/// The grants in words; `None` if there is none.
 fn in_words<'a>(
     granted: impl Iterator<Item = (Option<AddressRange>, &'a Grant)>,
 ) -> Option<String> {

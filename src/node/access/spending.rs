@@ -1,4 +1,5 @@
-//! Counts what callers use against their quotas, and refuses callers who have used them up.
+//! Counts what callers use against their quotas, and refuses callers who have used them up. The node that the caller asks
+//! counts its calls. Numbers are counted by the node that takes them.
 
 use super::{
     Access, LostNumbers, Principal, Who,

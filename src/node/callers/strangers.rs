@@ -1,4 +1,5 @@
-//! Chooses which connections of unknown callers end when others need their places.
+//! Chooses which connections of unknown callers end when others need their places. The oldest one ends first, and only where
+//! anonymous callers may do nothing.
 
 use std::{
     collections::VecDeque,

@@ -1,4 +1,5 @@
-//! What the handovers of a Raft group's leadership are made of.
+//! The service that hands the leadership of a Raft group over, and the parts that it is made of. Its methods are in the other
+//! files of this folder.
 
 use std::sync::Arc;
 

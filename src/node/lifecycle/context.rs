@@ -1,4 +1,5 @@
-//! The parts of a node: each service is made of those below it.
+//! The parts of a node: each service is made of those below it. The interfaces hold this, and call the services in it. It is
+//! the one place where all services are made.
 
 use std::sync::Arc;
 

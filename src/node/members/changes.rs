@@ -1,4 +1,5 @@
-//! Changes of members, by the leader: each one is checked before it is proposed.
+//! Changes of members, by the leader: each one is checked before it is proposed. A node that is added or moved must answer at
+//! its address. The voters after a change must have a majority that could go on, unless the change is forced.
 
 use std::{collections::BTreeSet, time::Duration};
 

@@ -1,4 +1,5 @@
-//! The answer to a greeting: who greets may be a peer, a founder, a leader that adds this node, or a stranger.
+//! The answer to a greeting: who greets may be a peer, a founder, a leader that adds this node, or a stranger. A fresh node
+//! tells its data directory to a stranger, and may be claimed by one founder or leader at a time. A member tells nobody.
 
 use tokio::time::Instant;
 

@@ -1,4 +1,5 @@
-//! Keys of a namespace: a list of them, page by page, and an explanation of one.
+//! Keys of a namespace: a list of them, page by page, and an explanation of one. Both have the stored records, and beside them
+//! the leader's memory of the key.
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use bytes::Bytes;

@@ -1,4 +1,5 @@
-//! The keys of a message, borrowed from it and checked.
+//! The keys of a message, borrowed from it and checked. All keys of a message are of one kind, and there is a bound on their
+//! number.
 
 use bytes::Bytes;
 

@@ -1,4 +1,5 @@
-//! Refusals of a request, or of keys of it: each is made of the reason that a term gives, or of the error of a proposal.
+//! Refusals of a request, or of keys of it: each is made of the reason that a term gives, or of the error of a proposal. A
+//! refusal says with which value the request failed, what to do, and how soon to ask again.
 
 use super::checks::too_large;
 use crate::{

@@ -1,4 +1,5 @@
-//! Follows the leadership: an allocator for each term that this node leads.
+//! Follows the leadership: an allocator for each term that this node leads. The first entry of a term gives it its chunks: it
+//! takes over from the last leader, or begins an epoch. Only then is the allocator opened. A term that gets no chunks ends.
 
 use std::{sync::Arc, time::Duration};
 

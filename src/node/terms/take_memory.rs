@@ -1,4 +1,5 @@
-//! The successor's part in a handover: it takes in the memory that a leader sends.
+//! The successor's part in a handover: it takes in the memory that a leader sends. The memory is kept for some election
+//! timeouts, until this node leads and takes it over.
 
 use std::{sync::Arc, time::Duration};
 

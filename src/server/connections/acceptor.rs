@@ -1,7 +1,7 @@
 //! Accepts the connections of a port up to a limit, and waits for them when the node stops.
 //!
-//! Invariant: no connection delays the accepting of the next one, and all interfaces for clients share one limit. Whoever
-//! holds connections of the ports for peers and probes without using them keeps no peer and no probe out.
+//! Invariant: no connection delays the accepting of the next one. All interfaces for clients share one limit. Unused
+//! connections to the ports for peers and probes keep no peer and no probe out.
 
 use std::{io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
@@ -115,15 +115,15 @@ fn enter(
 ) -> Result<(Arc<ConnectionPlace>, Open), String> {
     let callers = limits.callers.as_ref();
     let guest = callers.map(|(callers, port)| callers.connect(*port, from.ip())).transpose()?;
-    // The one that ends for it leaves a moment later.
+    // The connection that ends for the new one leaves a moment later.
     let place = places.enter(guest);
     let place = place.ok_or("all connections are used that this port may have")?;
     limits.connections.inc();
     Ok((place, Open(limits.connections.clone())))
 }
 
-/// Serves a connection until it ends, another one needs its place, or it is a stranger's for too long. The memory that is
-/// reserved in doing so is its caller's.
+/// Serves a connection until it ends, another one needs its place, or it is a stranger's for too long. Memory that is reserved
+/// meanwhile counts as its caller's.
 async fn in_place(
     place: &ConnectionPlace, served: Pin<Box<impl Future<Output = Result<(), String>>>>,
 ) -> Result<(), String> {
@@ -133,8 +133,8 @@ async fn in_place(
     };
     let is_strangers_for_too_long = async {
         place.is_strangers_for_too_long().await;
-        // The protocol ends it in its own way, if it has one. What is under way may be answered, and may even bring what is
-        // known.
+        // The protocol ends the connection in its own way, if it has one. Calls under way may be answered, and may even make
+        // the caller known.
         let _ = timeout(KNOWN_WITHIN, place.calls().idle_for(SHUTDOWN_TIME_MAX)).await;
         place.is_strangers_for_too_long().await;
     };
@@ -187,8 +187,8 @@ mod tests {
         sequence::principal_id,
     };
 
-    /// For how many seconds a stranger's connection goes on that does not end by itself. A call is under way over it until the
-    /// second `call_ends_at`, and at `known_at` a principal asks that is known. `None`: for more than a minute.
+    /// For how many seconds a stranger's connection goes on if it does not end by itself; `None`: for more than a minute. A
+    /// call is under way over it until the second `call_ends_at`, and at `known_at` a principal asks that is known.
     async fn goes_on_for(call_ends_at: u64, known_at: Option<u64>) -> Option<u64> {
         let callers = Callers::new(&Config::default(), &Metrics::new(), |_| true);
         let guest = callers.connect(Port::Clients, [10, 0, 0, 1].into()).expect("a connection");

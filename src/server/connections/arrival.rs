@@ -1,7 +1,7 @@
 //! How far a call's data reaches into its present message, and whether the rest is late.
 //!
-//! A caller that never ends what it has begun holds it for ever. One whose data waits here, because it does not read
-//! its answers, is not late: the clock runs only while the call waits for more, and each part of a message has its own time.
+//! A caller that begins a message and never ends it holds its memory for ever. A caller that does not read its answers has data
+//! waiting here, and is not late: the clock runs only while the call waits for more. Each part of a message has its own time.
 //!
 //! Invariant: while a call waits for more of a message, [`PART_BYTES`] of it, or its end, arrive within the patience. So a
 //! message of `n` bytes takes at most `1 + n / PART_BYTES` times that.
@@ -76,7 +76,7 @@ impl Arrival {
             }
         }
         assert!(self.header_bytes < HEADER_BYTES, "a whole header is parsed");
-        // After its message a call has nothing to bring but its end.
+        // After its message a call brings nothing but its end.
         if self.is_stream || self.whole == 0 {
             let (whole, received) = (self.whole, self.received);
             self.awaited.take_if(|awaited| {
@@ -140,7 +140,7 @@ pub(super) mod tests {
         bytes
     }
 
-    /// Whether it is late, if the call has waited for it until now.
+    /// Whether the message is late, if the call has waited for it until now.
     fn is_late(arrival: &mut Arrival) -> bool {
         std::future::poll_fn(|cx| arrival.poll_late(PATIENCE, cx)).now_or_never().is_some()
     }
@@ -194,7 +194,7 @@ pub(super) mod tests {
         arrival.advance(&message[..100]);
         for part in message[100..].chunks(PART_BYTES) {
             assert!(!is_late(&mut arrival));
-            // Nobody asks for more, since the answers are not read. What has arrived meanwhile comes then.
+            // The answers are not read, so nobody asks for the data that arrives meanwhile. It is read afterwards.
             tokio::time::advance(2 * PATIENCE).await;
             arrival.advance(part);
         }

@@ -76,7 +76,7 @@ impl<S> Answering for S where
 pub struct Calls {
     begun: AtomicU64,
     ended: AtomicU64,
-    /// Over HTTP/1, where one answer follows another: how many there were, and what ends the last one early.
+    /// Over HTTP/1 one answer follows another. This has their number, and the token that ends the last one early.
     answers: Mutex<(u64, Option<CancellationToken>)>,
 }
 
@@ -87,13 +87,13 @@ impl Calls {
         OpenCall { calls: self.clone(), of_guest: None }
     }
 
-    /// From here on an answer is sent that is to end early when this is cancelled.
+    /// Notes that an answer is sent from here on, and is to end early when this is cancelled.
     fn answers_until(&self, end: Option<CancellationToken>) {
         let mut answers = self.answers.lock();
         *answers = (answers.0 + 1, end);
     }
 
-    /// The number of the answer that is sent over HTTP/1, and what is cancelled if it is to end early.
+    /// The number of the answer that is sent over HTTP/1, and the token that is cancelled if the answer is to end early.
     pub fn answer(&self) -> (u64, Option<CancellationToken>) {
         self.answers.lock().clone()
     }
@@ -110,7 +110,7 @@ impl Calls {
 
     /// How many are in progress.
     pub fn in_progress(&self) -> u64 {
-        // What has ended had begun before, but another thread may see that later.
+        // A call that has ended had begun before, but another thread may see that later.
         let ended = self.ended.load(Acquire);
         self.begun().saturating_sub(ended)
     }
@@ -237,8 +237,8 @@ impl Unsent {
 }
 
 impl<B: hyper::body::Body> CallBody<B> {
-    /// Ties `body` to the call that it answers, to the memory that it holds, and to what is cancelled if its caller may not
-    /// read it any more.
+    /// Ties `body` to the call that it answers, to the memory that it holds, and to the token that is cancelled if its caller
+    /// may not read it any more.
     pub fn new(
         body: B, call: OpenCall, held: Option<AnswerMemory>, end: Option<CancellationToken>,
     ) -> Self {
@@ -369,7 +369,7 @@ pub fn response<T>(message: T, reservation: Option<Reservation>) -> tonic::Respo
     response
 }
 
-/// A layer that has each answer of a service hold `bytes` bytes, as what it sends may.
+/// A layer that has each answer of a service hold `bytes` bytes, because the answer may have as many.
 pub fn holding(
     memory: Arc<RequestMemory>, bytes: usize,
 ) -> MapResponseLayer<impl Fn(Response<Body>) -> Response<Body> + Clone> {
@@ -428,7 +428,7 @@ mod tests {
         assert_eq!(woken.0.load(Relaxed), 1);
         assert_eq!(first.copy_to_bytes(25_535), vec![7; 25_535]);
         let third = next().expect("the third part");
-        // The caller is gone: what it did not read is dropped.
+        // The caller is gone. The answer that it did not read is dropped.
         drop(second);
         assert!(next().is_none(), "the body has ended");
         drop((first, body));

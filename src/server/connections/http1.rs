@@ -36,7 +36,7 @@ pub async fn serve<S: Answering>(
 ) -> Result<(), String> {
     let mut stream = UntilKnown::new(stream, place.guest());
     let mut is_new = true;
-    // It was idle before it rested.
+    // The connection was idle before it rested.
     let rest = times.idle.saturating_sub(times.rest_after);
     loop {
         let waiting = async {
@@ -63,8 +63,8 @@ pub async fn serve<S: Answering>(
     }
 }
 
-/// Serves requests until none comes for a while. Returns the socket then, with what was read of a further request; `None` if
-/// the connection has ended.
+/// Serves requests until none comes for a while. Returns the socket then, with the bytes of a further request that were read;
+/// `None` if the connection has ended.
 async fn serve_until_rest<S: Answering>(
     stream: UntilKnown<Stream>, service: S, place: &Arc<ConnectionPlace>, times: Times,
     stop: &CancellationToken,
@@ -73,7 +73,7 @@ async fn serve_until_rest<S: Answering>(
     let (calls, of_connection) = (place.calls(), place.clone());
     let service = service_fn(move |request| {
         let call = of_connection.begin_call();
-        // In a box before anything else: it would be copied into whatever waits for it.
+        // This is put in a box first: otherwise each future that waits for it would hold a copy.
         Box::pin(service.clone().call(request)).map_ok(move |answer| {
             let mut answer = answered(call, answer);
             if times.are_over() {
@@ -126,7 +126,7 @@ async fn serve_until_rest<S: Answering>(
     let Parts { io, read_buf, .. } = rested.map_err(|error| error.to_string())?;
     let socket = io.into_inner();
     if socket.is_writing() {
-        // What was read may be the rest of that answer's request.
+        // The bytes that were read may be the rest of that answer's request.
         return Err("the end of an answer is not sent".to_owned());
     }
     match read_buf.is_empty() || calls.begun() == begun {

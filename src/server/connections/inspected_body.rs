@@ -12,25 +12,25 @@ use hyper::{
 };
 use tonic::{Status, codegen::Service, service::Routes};
 
-/// Looks at what a call brings.
+/// Looks at the body of a call.
 pub trait Inspect: Unpin {
-    /// Looks at data that has arrived. Returns what the gRPC library may see now.
+    /// Looks at data that has arrived. Returns the data that the gRPC library may see now.
     ///
     /// # Errors
-    /// Why the call ends.
+    /// The reason for the end of the call.
     fn look(&mut self, data: Bytes) -> Result<Bytes, Status>;
 
-    /// Whether a part of what was looked at waits until the gRPC library may see it. No more is read before.
+    /// Whether data that was looked at waits until the gRPC library may see it. No more is read before.
     fn has_held_back(&self) -> bool {
         false
     }
 
-    /// That part, once the library may see it, or why the call ends; `None` if none waits.
+    /// The data that waits, once the library may see it, or the reason for the end of the call; `None` if none waits.
     fn poll_held_back(&mut self, _cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Status>>> {
         Poll::Ready(None)
     }
 
-    /// The call waits for more. Ready with why the call ends, if it ends for that.
+    /// The call waits for more. Ready with the reason for its end, if it ends for that.
     fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Status>;
 }
 
@@ -42,7 +42,7 @@ pub struct InspectedRoutes<F> {
 }
 
 impl<F> InspectedRoutes<F> {
-    /// Has `routes`, which are prepared, answer. What `inspector` makes for a call looks at its body.
+    /// Has `routes`, which are prepared, answer. `inspector` makes the inspector of a call's body.
     pub fn new(routes: Routes, inspector: F) -> Self {
         InspectedRoutes { routes, inspector }
     }

@@ -1,4 +1,4 @@
-//! The sockets that a node listens on, bound before anything else starts.
+//! The sockets that a node listens on, bound before anything else starts. So an address that is in use ends a start at once.
 
 use std::net::SocketAddr;
 

@@ -1,7 +1,7 @@
 //! The local socket of a node: a Unix socket in its data directory, over which it speaks as on the port for clients.
 //!
-//! Invariant: who is neither this process's user nor root cannot connect. Nobody is listened to before the file has that mode,
-//! and no two nodes listen in one directory: the node that binds holds the directory's lock.
+//! Invariant: only this process's user and root can connect. The node accepts no connection before the file has that mode. No
+//! two nodes listen in one directory: the node that binds holds the directory's lock.
 
 use std::{
     fs::{self, Permissions},
@@ -91,7 +91,8 @@ impl LocalSocket {
             }
         }
         drop(listener);
-        // Not on a worker of the runtime: the disk may hang. What is left behind, the next start removes.
+        // This does not run on a worker of the runtime, because the disk may hang. A file that is left behind is removed by the
+        // next start.
         if let Err(error) = tokio::fs::remove_file(&path).await {
             tracing::debug!(%error, "the local socket is not removed");
         }

@@ -31,7 +31,7 @@ const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(5);
 const HANDSHAKE: u8 = 0x16;
 /// How long the other end may take to read why a handshake failed.
 const LAST_WORDS_TIME_MAX: Duration = Duration::from_millis(250);
-/// How much of what was written a connection with TLS holds until the socket takes it, in bytes. The other end may not read.
+/// How many written bytes a connection with TLS holds until the socket takes them. The other end may not read.
 const UNSENT_BYTES_MAX: usize = 16 << 10;
 
 /// How the connections of a port begin.
@@ -47,15 +47,15 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// Connections with TLS show what `certificates` has. Those without are served if the port `takes_plain` ones; all, if
-    /// there are no certificates.
+    /// Connections with TLS show the certificate of `certificates`. Connections without TLS are served if the port
+    /// `takes_plain` ones. If there are no certificates, all connections are without TLS, and are served.
     pub fn new(
         certificates: Option<Arc<Certificates>>, takes_plain: bool, alpn: Option<&'static [u8]>,
     ) -> Opening {
         Opening { certificates, takes_plain, alpn, cluster: None, warning: Arc::default() }
     }
 
-    /// The same for nodes of `cluster` alone.
+    /// The port for nodes of `cluster` alone.
     pub fn for_nodes(self, cluster: &str) -> Opening {
         Opening { cluster: Some(cluster.to_owned()), ..self }
     }
@@ -157,8 +157,8 @@ impl Opening {
     }
 }
 
-/// Lets the other end read the alert that was sent. It may have sent a request by now: the system would answer what is not read
-/// with a reset, and the other end might not read the alert before.
+/// Lets the other end read the alert that was sent. It may have sent a request by now. If that were not read, the system would
+/// answer it with a reset, and the other end might not read the alert before.
 async fn let_read(mut socket: TcpStream) -> io::Result<()> {
     socket.shutdown().await?;
     let mut dropped = [0; 1_024];

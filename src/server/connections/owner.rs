@@ -1,5 +1,5 @@
-//! The owner of a connection, and the principal of each call over it: a token in the headers of a call counts more than a
-//! certificate, and nothing counts more than the local socket.
+//! The owner of a connection, and the principal of each call over it. A token in the headers of a call counts more than a
+//! certificate, and the local socket counts more than both.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -28,7 +28,7 @@ pub struct Owner {
     is_local: bool,
 }
 
-/// Nobody is known, and no address.
+/// An owner of whom nothing is known, and no address.
 static NOBODY: Owner = Owner {
     certificate: None,
     network: NO_NETWORK,
@@ -48,20 +48,20 @@ impl Owner {
         Owner { certificate, network, entrance, is_tls, is_local: false }
     }
 
-    /// The same one, who has come to the port for administrators.
+    /// This owner, who has come to the port for administrators.
     pub fn at_admin_port(self) -> Owner {
         let entrance = self.entrance.map(|at| Entrance { is_admin_port: true, ..at });
         Owner { entrance, ..self }
     }
 
-    /// Somebody who may open the data directory, and has come over the local socket.
+    /// An owner who may open the data directory, and has come over the local socket.
     pub fn local() -> Owner {
         let interface = Interface::grpc;
         let entrance = Some(Entrance { interface, address: None, is_admin_port: false });
         Owner { is_local: true, entrance, ..Owner::nobody() }
     }
 
-    /// Nobody is known, and no address: there is no connection.
+    /// An owner of whom nothing is known, and no address: there is no connection.
     pub fn nobody() -> Owner {
         NOBODY.clone()
     }
@@ -78,7 +78,7 @@ impl Owner {
 
     /// The connection, which this task serves, begins: it counts for its principal, if that is known by a certificate.
     pub fn begins(&self, access: &Access) {
-        // If that one has as many as it may have, the first call is told.
+        // If that principal has as many connections as it may have, its first call is told so.
         let _ = access.connection_is_used_by(&self.principal());
     }
 

@@ -1,12 +1,12 @@
-//! A socket whose other end must read answers, and must send the head of a request in time once it has begun one. A
-//! protocol waits for as long as the other end likes, and meanwhile asks nothing of the answer that it sends: what that
-//! answer holds would be held, and a node could not stop.
+//! A socket whose other end must read answers. Once it has begun the head of a request, it must also send the rest in time. A
+//! protocol itself waits for as long as the other end likes. The memory of the answer would be held all that time, and a node
+//! could not stop.
 //!
 //! Hyper's own time for a head counts from the end of the last answer. It would end the connections of callers that
 //! pause, or that read a long answer slowly; so it is off.
 //!
-//! Invariant: a write waits for at most the patience that it was given, and once the node stops, or who reads may not any
-//! more, for a second. A head arrives in the time that it was given, or the read fails.
+//! Invariant: a write waits for at most the patience that it was given. Once the node stops, or the reader may not read any
+//! more, it waits for a second at most. A head arrives in the time that it was given, or the read fails.
 
 use std::{
     io,
@@ -41,7 +41,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// With `idle` and `too_old_at`, and what is usual for the others.
+    /// The times with `idle` and `too_old_at`, and the usual values for the others.
     pub fn new(idle: Duration, too_old_at: Option<Instant>) -> Times {
         let usual = GREETING_TIME_MAX.min(idle);
         Times { idle, head: usual, rest_after: usual, too_old_at }
@@ -70,7 +70,7 @@ pub struct PatientSocket {
 struct Head {
     /// How many calls had begun before.
     after: u64,
-    /// `None` until the socket waits for the rest of it: what has arrived is looked at at once, and is mostly all of it.
+    /// `None` until the socket waits for the rest of it: the first bytes are looked at at once, and mostly they are all of it.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -80,10 +80,10 @@ struct Waiting {
     stopped: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
 
-/// Ready a moment after an answer is to end early: who reads it has been told why by then. `None`: it never is.
+/// Ready a moment after an answer is to end early: by then its reader has been told why. `None`: it never is.
 pub(super) type GivenUp = Option<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
-/// Waits for what says that an answer is to end early, and a moment more.
+/// Waits for the token that says that an answer is to end early, and a moment more.
 pub(super) fn given_up(end: Option<CancellationToken>) -> GivenUp {
     let end = end?;
     Some(Box::pin(async move {
@@ -220,7 +220,7 @@ impl AsyncWrite for PatientSocket {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
         match self.is_tls() {
             true => self.bound(cx, flushed),
-            // What the socket did not take, a write waits for.
+            // A write waits for the bytes that the socket did not take.
             false => flushed,
         }
     }

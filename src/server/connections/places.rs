@@ -1,5 +1,5 @@
-//! The places of a port's connections: how many there are, who gets one, and which connection ends when all are taken and
-//! another one comes.
+//! The places of a port's connections: how many there are, and who gets one. If all are taken and another connection comes,
+//! this file chooses the connection that ends.
 //!
 //! Anybody can open a connection and say nothing. Where a peer or a probe must get in, such connections make room for it.
 
@@ -28,8 +28,8 @@ const CALL_TIME_MAX: Duration = Duration::from_secs(5);
 pub enum WhenFull {
     /// The new one. The callers of all such ports are counted together (`Callers::connect`).
     RefuseNew,
-    /// The oldest one of which nobody knows whose it is, although that has to be; or else the oldest one without a call under
-    /// way. If all have one, the oldest one whose call takes longer than [`CALL_TIME_MAX`].
+    /// The oldest connection whose owner has to be known and is not; or else the oldest one without a call under way. If all
+    /// have one, the oldest one whose call takes longer than [`CALL_TIME_MAX`].
     EndIdle(u64),
     /// The oldest one over which no member has spoken.
     EndStrangers(u64),
@@ -98,8 +98,7 @@ impl ConnectionPlace {
         }
     }
 
-    /// Returns once nothing has come over the connection for too long by which it is known whose it is, although that has to
-    /// be.
+    /// Returns once the owner of the connection, which has to be known, has been unknown for too long.
     pub async fn is_strangers_for_too_long(&self) {
         match &self.guest {
             Some(guest) => guest.is_strangers_for_too_long().await,
@@ -107,8 +106,9 @@ impl ConnectionPlace {
         }
     }
 
-    /// Waits for what a new connection says `first`. The pools of some clients open connections before they need them: it may
-    /// be silent for `idle`, as any other, while there are places enough, and for `greeting` otherwise.
+    /// Waits for the first bytes of a new connection. `first` is ready once they are there. The pools of some clients open
+    /// connections before they need them. So while there are places enough, it may be silent for `idle`, as any other, and
+    /// otherwise for `greeting`.
     ///
     /// # Errors
     /// A text if it says nothing in time.

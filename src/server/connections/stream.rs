@@ -1,4 +1,5 @@
-//! The bytes of a connection: as the socket has them, or inside TLS.
+//! The bytes of a connection: as the socket has them, or inside TLS. It knows which client or node the certificate of the other
+//! end names.
 
 use std::{
     io::{self, IoSlice},
@@ -16,7 +17,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::sequence::NodeId;
 
-/// A connection, and who is at its other end, as far as TLS tells.
+/// A connection, and its other end, as far as TLS shows that.
 #[derive(Debug)]
 pub struct Stream {
     node: Option<NodeId>,
@@ -50,7 +51,7 @@ impl Stream {
         Stream { node: None, client: None, begun: Bytes::new(), socket }
     }
 
-    /// The same, with a client at its other end whose certificate has this URI.
+    /// This stream, with a client at its other end whose certificate has this URI.
     pub fn of_client(self, uri: &str) -> Stream {
         Stream { client: Some(uri.into()), ..self }
     }
@@ -60,17 +61,17 @@ impl Stream {
         self.client.clone()
     }
 
-    /// The same, with this node of the cluster at its other end, by its certificate.
+    /// This stream, with this node of the cluster at its other end, by its certificate.
     pub fn of_node(self, node: NodeId) -> Stream {
         Stream { node: Some(node), ..self }
     }
 
-    /// The node of the cluster at the other end, by its certificate; `None` if nobody vouches for one.
+    /// The node of the cluster at the other end, by its certificate; `None` if no certificate shows one.
     pub fn node(&self) -> Option<NodeId> {
         self.node
     }
 
-    /// Whether it speaks TLS. Then what was written reaches the socket when it is flushed, and perhaps not before.
+    /// Whether it speaks TLS. Then written bytes reach the socket when they are flushed, and perhaps not before.
     pub fn is_tls(&self) -> bool {
         matches!(self.socket, Socket::Tls(_))
     }
@@ -89,7 +90,7 @@ impl Stream {
     }
 
     /// Waits until there is something to read, and holds no buffer for it meanwhile. False at the end of the stream. With TLS
-    /// there may be something that is no byte of the other end's.
+    /// there may be something to read although the other end has sent no byte of its own.
     ///
     /// # Errors
     /// If the connection breaks.

@@ -5,8 +5,8 @@
 //!
 //! A stream may be silent between its messages. Every other call is its message, and its end.
 //!
-//! A call whose message finds no memory is refused: it has done nothing. A stream is not read until there is some, because its
-//! earlier messages may have been carried out, and what ends a stream is told of all of them.
+//! A call whose message finds no memory is refused: it has done nothing. A stream is not read until there is some. Its earlier
+//! messages may have been carried out, and the error that ends a stream counts for all of them.
 //!
 //! Invariant: the bytes of an unfinished message are reserved in `RequestMemory` like those of waiting requests, unless
 //! they are few. Most messages are short, and arrive in one piece. A message of a stream has the memory of all of it from the
@@ -62,10 +62,10 @@ pub struct Meter {
     patience: Duration,
     arrival: Arrival,
     reservation: Option<Reservation>,
-    /// Which message of a stream that is for: how many were whole before it.
+    /// The number of the message of a stream that the reservation is for: so many were whole before it.
     reserved_for: u64,
     held_back: Option<HeldBack>,
-    /// That of a stream between its messages.
+    /// The silence of a stream between its messages.
     silence: Option<Silence>,
     /// The signal that ends it, if nothing else does.
     stop: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
@@ -91,7 +91,7 @@ impl Meter {
         }
     }
 
-    /// Ready with why the call ends, if the node stops.
+    /// Ready with the reason for the end of the call, if the node stops.
     fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
         match &mut self.stop {
             None => Poll::Pending,
@@ -102,8 +102,8 @@ impl Meter {
         }
     }
 
-    /// Reserves the memory of the message of a stream of which `data`, the last that came, leaves so many bytes `unfinished`.
-    /// Returns what the gRPC library may see before it is there.
+    /// Reserves the memory of the message of a stream. `data` is the last part that came, and leaves so many bytes
+    /// `unfinished`. Returns the bytes that the gRPC library may see before the memory is there.
     fn look_at_stream(&mut self, mut data: Bytes, unfinished: usize) -> Bytes {
         if unfinished == 0 || self.reserved_for != self.arrival.whole() {
             self.reservation = None;

@@ -1,10 +1,10 @@
 //! Gives up calls over HTTP/2 whose answers nobody reads, one by one: the other calls of their connection go on.
 //!
 //! HTTP/2 lets a caller read a connection and yet not one of its calls. The library waits for that for as long as the
-//! connection lives, with what the answer holds. When the task of a call is dropped, it resets the call.
+//! connection lives, and keeps the memory of the answer. When the task of a call is dropped, the library resets the call.
 //!
-//! Invariant: a call of which there is more to send than the caller wants is reset once nothing of it was sent for the
-//! patience that it was given, or for up to twice as long; or a moment after its caller may not read it any more.
+//! Invariant: a call with more to send than the caller wants is reset once nothing of it was sent for the patience that it was
+//! given, or for up to twice as long. It is reset a moment after its caller may not read it any more, too.
 
 use std::{
     future::poll_fn,

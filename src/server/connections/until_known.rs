@@ -1,4 +1,4 @@
-//! The calls over a connection whose caller nobody knows yet, although the caller has to be known.
+//! Limits the bytes of a connection while its caller has to be known, and is not.
 //!
 //! HTTP/2 would take in a megabyte before somebody reads it: the library tells a connection its window once, when it begins. A
 //! body over HTTP/1, and a command of a Redis client, may have a megabyte, too. So the socket is not read on. A caller with a
@@ -20,10 +20,10 @@ use crate::node::Guest;
 /// How many bytes a stranger's connection may bring in all.
 pub const STRANGERS_BYTES_MAX: usize = 64 << 10;
 
-/// A stream that is read on once it is known whose it is.
+/// A stream that is read on once its owner is known.
 pub struct UntilKnown<S> {
     stream: S,
-    /// `None` if nobody has to know.
+    /// `None` if the owner need not be known.
     bound: Option<Bound>,
 }
 
@@ -31,7 +31,7 @@ struct Bound {
     guest: Arc<Guest>,
     /// How many bytes may be read before somebody looks whether it is a stranger's.
     left: usize,
-    /// Waits until it is known whose it is.
+    /// Waits until the owner is known.
     known: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
@@ -46,12 +46,12 @@ impl<S> UntilKnown<S> {
         UntilKnown { stream, bound }
     }
 
-    /// The stream, of which everything may be asked but what it brings.
+    /// The stream. Its bytes are not to be read here, but all else may be asked of it.
     pub fn inner(&self) -> &S {
         &self.stream
     }
 
-    /// As [`UntilKnown::inner`], to change it.
+    /// The same stream, to change it.
     pub fn inner_mut(&mut self) -> &mut S {
         &mut self.stream
     }
@@ -146,8 +146,8 @@ mod tests {
 
     const SENT: usize = 1 << 20;
 
-    /// A connection to a node at which anonymous may do nothing, or something, after a megabyte was sent over it; whose it is;
-    /// and its other end.
+    /// A connection over which a megabyte was sent; its owner; and its other end. Anonymous may do nothing at the node, or
+    /// something.
     async fn sent(are_closed: bool) -> (UntilKnown<DuplexStream>, Arc<Guest>, DuplexStream) {
         let callers = Callers::new(&Config::default(), &Metrics::new(), move |_| are_closed);
         let guest = callers.connect(Port::Clients, [10, 0, 0, 1].into()).expect("a connection");

@@ -1,5 +1,5 @@
-//! Asks the node, and records how long that took and whether it failed. The build says which function has which message
-//! answered (`build.rs`).
+//! Has the node answer messages, and records how long that took and whether it failed. The build chooses the function for each
+//! message (`build.rs`).
 //!
 //! Invariant: the memory of a long answer is reserved before the first wait, and held until it is sent.
 
@@ -36,13 +36,13 @@ const KEYS_MAX: usize = 4_096;
 /// How many bytes an answer has for each key.
 const KEY_BYTES: usize = 100;
 
-/// An answer, and the memory that is reserved for it, if it is much.
+/// An answer, and the memory that is reserved for it if it is long.
 type Answered<A> = Result<(A, Option<Reservation>), Refusal>;
 
 /// The node's answer to a request.
 ///
 /// # Errors
-/// Whatever the node, or the leader, refuses it for.
+/// Any refusal of the node or of the leader.
 pub async fn serve<Q: SequenceRequest>(
     context: &Arc<NodeContext>, asked: &CheckedRequest<Q>, due: &Due,
 ) -> Result<Q::Answer, Refusal> {
@@ -52,7 +52,7 @@ pub async fn serve<Q: SequenceRequest>(
 /// Has an operation carried out.
 ///
 /// # Errors
-/// Whatever it is refused for.
+/// Any refusal of the node or of the leader.
 pub async fn operation<Q: Operation>(
     context: &Arc<NodeContext>, message: Q, due: &Due,
 ) -> Answered<Q::Answer> {
@@ -64,8 +64,8 @@ pub async fn operation<Q: Operation>(
 /// Answers a message out of the sequences of a namespace.
 ///
 /// # Errors
-/// INVALID_ARGUMENT if it is malformed or has too many keys; RESOURCE_EXHAUSTED if other requests hold the memory; and whatever
-/// the node, or the leader, refuses it for.
+/// INVALID_ARGUMENT if it is malformed or has too many keys; RESOURCE_EXHAUSTED if other requests hold the memory; and any
+/// refusal of the node or of the leader.
 pub async fn sequence<Q: SequenceRequest>(
     context: &Arc<NodeContext>, message: Q, due: &Due,
 ) -> Answered<Q::Answer> {
@@ -82,7 +82,7 @@ pub async fn sequence<Q: SequenceRequest>(
     }
     let reserved = context.request_memory.reserve_if_many(keys * KEY_BYTES);
     let reserved = reserved.map_err(|busy| {
-        // What nobody could answer is told so, however many others wait.
+        // A caller whose request is refused in any case is told that, and not that the node is busy.
         let known =
             context.namespaces.key_kind(asked.wanted(), &due.by, due.deadline).now_or_never();
         let why = known.and_then(Result::err).unwrap_or(busy);
@@ -92,7 +92,7 @@ pub async fn sequence<Q: SequenceRequest>(
     Ok((pin!(serve(context, &asked, due)).await?, reserved))
 }
 
-/// Answers a message about one key. Who is not let in is told so, whatever is wrong with the message.
+/// Answers a message about one key. A caller that is not let in is told that first, whatever is wrong with the message.
 ///
 /// # Errors
 /// As [`sequence`].
@@ -106,7 +106,7 @@ pub async fn sequence_of_key<Q: SequenceRequest>(
     pin!(sequence(context, message, due)).await
 }
 
-/// Answers a message that others send on a stream. An error of a key is counted, as it is there.
+/// Answers a message that gRPC clients send on a stream. The errors of single keys are counted, as they are on a stream.
 ///
 /// # Errors
 /// As [`sequence`].
@@ -157,12 +157,12 @@ pub(super) fn observe(context: &NodeContext, arrived: Instant) {
     context.metrics.request_seconds.of(Interface::http).observe(arrived.elapsed(), 1);
 }
 
-/// Answers a request of a path whose answers are [`timed`].
+/// Answers a request of a path, and records how long that took.
 pub async fn time(State(context): ContextState, request: Request, next: Next) -> Response {
     timed(&context, next.run(request)).await
 }
 
-/// Counts the problem that an answer tells, if it tells one.
+/// Counts the problem that an answer tells of, if there is one.
 pub fn count(context: &NodeContext, answer: &HttpAnswer) {
     if let Some(code) = answer.extensions().get::<Code>() {
         context.metrics.errors.of(Interface::http).add(*code, 1);

@@ -1,5 +1,5 @@
-//! Bodies of requests and of answers. That of a request is read within limits of its size, of the time, and of the memory of
-//! all requests. That memory also holds long answers.
+//! Bodies of requests and of answers. The body of a request is read within limits of its size, of its time, and of the memory
+//! of all requests. Long answers take of that memory, too.
 //!
 //! Invariant: before many bytes of a request's body are kept, memory is reserved for them.
 
@@ -26,14 +26,14 @@ use crate::{
     },
 };
 
-/// The answer, marked for caches as one that they may not keep and give again: the next one is another.
+/// The answer, with a mark that no cache may keep it: the next answer is another one.
 pub fn uncacheable(answer: impl IntoResponse) -> Response {
     let mut answer = answer.into_response();
     forbid_caching(answer.headers_mut());
     answer
 }
 
-/// Marks an answer with these headers for caches as one that they may not keep and give again.
+/// Marks an answer with these headers: no cache may keep it.
 pub fn forbid_caching(headers: &mut HeaderMap) {
     headers.insert(header::CACHE_CONTROL, const { HeaderValue::from_static("no-store") });
 }
@@ -62,7 +62,7 @@ pub fn reserved_json(
     Ok(response)
 }
 
-/// Reads a body as JSON of type `T`. The memory that is reserved for its bytes comes with it: what was read holds as much.
+/// Reads a body as JSON of type `T`. Also returns the memory that is reserved for its bytes, because the value takes as much.
 ///
 /// # Errors
 /// INVALID_ARGUMENT if it is larger than [`CLIENT_MESSAGE_BYTES_MAX`], or is not JSON of this type; RESOURCE_EXHAUSTED if
@@ -83,31 +83,32 @@ pub fn unreadable(part: &str, why: impl Display) -> Refusal {
     refusal!(InvalidRequest, "{part} is not as /openapi.json describes it: {why}")
 }
 
-/// Reads the bytes of a body. The memory that is reserved for them comes with them.
+/// Reads the bytes of a body. Also returns the memory that is reserved for them.
 ///
 /// # Errors
-/// As [`json()`], but for what the bytes are.
+/// Those of [`json()`], except that the bytes need not be JSON.
 pub async fn bytes(
     context: &NodeContext, body: Body, due: &Due,
 ) -> Result<(Bytes, Option<Reservation>), Refusal> {
     bytes_up_to(CLIENT_MESSAGE_BYTES_MAX, context, body, due).await
 }
 
-/// How many bytes of a body surely fit into what a stranger's connection may bring, beside the head of its request.
+/// A body with at most so many bytes surely arrives from a stranger, whose connection brings a bounded number of bytes: the
+/// head of the request takes some of them.
 const STRANGERS_BODY_MAX: u64 = STRANGERS_BYTES_MAX as u64 / 2;
 
-/// As [`bytes`], but for how many there may be.
+/// Reads the bytes of a body as [`bytes`] does, but at most `bytes_max` of them.
 ///
 /// # Errors
-/// INVALID_ARGUMENT if there are more than `bytes_max`; those of `Admission::admit` if there are more than a stranger may
-/// bring; else as [`bytes`].
+/// INVALID_ARGUMENT if there are more than `bytes_max`; those of `Admission::admit` if there may be more than a stranger's
+/// connection brings; else those of [`bytes`].
 pub async fn bytes_up_to(
     bytes_max: usize, context: &NodeContext, body: Body, due: &Due,
 ) -> Result<(Bytes, Option<Reservation>), Refusal> {
     if body.is_end_stream() {
         return Ok((Bytes::new(), None));
     }
-    // A stranger's would never arrive, and nobody would say why.
+    // A longer body of a stranger would never arrive, and the caller would not be told why.
     if body.size_hint().upper().is_none_or(|most| most > STRANGERS_BODY_MAX) {
         context.admission.admit(&due.by, Wanted::Anything, due.deadline).await?;
     }
@@ -131,7 +132,7 @@ async fn read(
                 "the body has more than {bytes_max} bytes; send less at a time"
             );
         }
-        // Released first: the new reservation contains the bytes of the old one.
+        // The old memory is released first, because the new one contains it.
         drop(reserved.take());
         reserved = context.request_memory.reserve_if_many(length)?;
         bytes.put(part);

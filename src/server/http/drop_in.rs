@@ -1,13 +1,13 @@
-//! Clients of Leaf, Tinyid and Yuewen's generator, served in the form that they know. Each is off unless its setting maps
-//! the names that these clients use to keys.
+//! Clients of Leaf, Tinyid and Yuewen's generator, served in the form that they know. A kind of client is served only if a
+//! setting maps the names that it uses to keys.
 //!
-//! From a request to a number: `leaf.rs`, `tinyid.rs` and `yuewen.rs` read a request (`parameters.rs`) and write the answer: a
-//! number, many (`tinyid/listed.rs`), or a segment (`tinyid/segment.rs`). `mapped.rs` finds the key, which the caller may say
-//! (`said.rs`), takes its numbers or ids (`mapped/ids.rs`), and warns the operator (`mapped/warnings.rs`) where the settings
-//! fit no namespace.
+//! From a request to a number: `leaf.rs`, `tinyid.rs` and `yuewen.rs` read a request (`parameters.rs`). They write the answer:
+//! a number, many numbers (`tinyid/listed.rs`), or a segment (`tinyid/segment.rs`). `mapped.rs` finds the row of a name in the
+//! setting. The row or the caller gives the key (`said.rs`). Then `mapped.rs` takes numbers of the key, or ids
+//! (`mapped/ids.rs`). Where the settings fit no namespace it warns the operator (`mapped/warnings.rs`).
 //!
-//! Invariant: no answer may be kept and given again. Each says so to proxies, and a request that takes numbers is never
-//! taken for one without effect (HEAD).
+//! Invariant: no number is given twice by a cache or a proxy. Each answer says that it may not be kept. HEAD takes no number,
+//! because a proxy may send HEAD as a request without effect.
 
 mod leaf;
 mod mapped;
@@ -30,11 +30,12 @@ use crate::node::NodeContext;
 
 type Routes = Router<Arc<NodeContext>>;
 
-/// The routes of Leaf and of Tinyid, as far as they are configured. Yuewen's is at `/`, which others use, too.
+/// The routes of Leaf and of Tinyid, as far as they are configured. Yuewen's clients ask at `/`, which is the path of the
+/// status page, too.
 pub fn routes(context: &Arc<NodeContext>) -> Routes {
     let config = &context.config;
     let timed = from_fn_with_state(context.clone(), time);
-    // HEAD, which GET would answer, is refused.
+    // Without this, axum would answer HEAD as it answers GET, and take a number.
     let numbers = |route: MethodRouter<_>| {
         let no_head = async |request: Request| takes_only(&request, Some("GET, POST"));
         route.route_layer(timed.clone()).head(no_head)

@@ -1,8 +1,8 @@
-//! What `proto` describes for HTTP (`google.api.http`): the routes.
+//! The routes of the methods that `proto` describes for HTTP (`google.api.http`).
 //!
-//! The build writes a row for each method, and which fields stand in its path (`build.rs`): they are set one by one.
-//! `message.rs` reads what else makes up the message of a request, and one of the functions in `answers.rs` has it answered.
-//! The JSON is proto's own, made from the messages in the client's package.
+//! The build writes a row for each method, with the fields that stand in its path (`build.rs`). These fields are set one by
+//! one. `message.rs` reads the rest of the message, and one of the functions in `answers.rs` has the message answered. The JSON
+//! is proto's own, made from the messages in the client's package.
 
 use std::{
     borrow::Cow,
@@ -33,7 +33,7 @@ use crate::{
     server::{connections::owner::Owner, written::shown},
 };
 
-/// Where a method can be asked for over HTTP, as its option has it.
+/// The way to ask for a method over HTTP, as the method's option in `proto` says.
 pub struct Endpoint {
     /// The method of HTTP.
     pub verb: &'static str,
@@ -41,7 +41,7 @@ pub struct Endpoint {
     pub path: &'static str,
     /// The path without its action.
     route: &'static str,
-    /// What follows the last field, as in `/v1/nodes/{id}:promote`.
+    /// The text after the last field, such as `:promote` in `/v1/nodes/{id}:promote`.
     action: &'static str,
     /// Whether the other fields stand in the body; if not, they follow the question mark.
     pub has_body: bool,
@@ -55,9 +55,9 @@ pub struct Endpoint {
     pub request: &'static str,
     /// The name of the message that answers.
     pub answer: &'static str,
-    /// Whether the time until the answer counts among those of requests.
+    /// Whether the time until the answer is recorded as the time of a request.
     is_timed: bool,
-    /// Carries it out.
+    /// Carries the method out.
     serve: Serve,
 }
 
@@ -72,12 +72,12 @@ pub fn status(rpc: &str) -> StatusCode {
 }
 
 impl Endpoint {
-    /// Whether it is asked for with `method`.
+    /// Whether a request with `method` asks for it.
     fn takes(&self, method: &Method) -> bool {
         self.verbs().any(|verb| method == verb)
     }
 
-    /// The methods that ask for it. HTTP answers HEAD as GET, without the body.
+    /// The HTTP methods that ask for it. HTTP answers HEAD as GET, without the body.
     fn verbs(&self) -> impl Iterator<Item = &'static str> {
         [self.verb].into_iter().chain((self.verb == "GET").then_some("HEAD"))
     }
@@ -87,7 +87,7 @@ macro_rules! endpoints {
     ($($verb:ident $path:literal $route:literal $action:literal $has_body:literal $answered_by:ident $service:ident $rpc:ident $request:ident {
         in_path: $($in_path:ident)*; $of_kind:ident: $($key:ident)*; request_id: $($id:ident)?; route_version: $($version:ident)?
     } $answer:ident;)*) => {
-        /// All of them.
+        /// All endpoints.
         pub const ENDPOINTS: &[Endpoint] = &[$(Endpoint {
             verb: stringify!($verb),
             path: $path,
@@ -119,7 +119,7 @@ macro_rules! endpoints {
                     received.without_body().await?
                 };
                 $(take_request_id(&mut message.$id, id)?;)?
-                // A caller that knows no route wants none: it has no other way to the leader.
+                // A caller that knows no route is not told one: it asks no other node than this one.
                 $(if message.$version == 0 {
                     message.$version = ROUTE_UNWANTED;
                 })?
@@ -137,18 +137,18 @@ include!(concat!(env!("OUT_DIR"), "/http.rs"));
 /// The most parts that a path has between its slashes.
 const PARTS_MAX: usize = 8;
 
-/// The endpoints of one path, but for its action.
+/// The endpoints whose paths differ in the action alone.
 pub struct Route {
     parts: Vec<PathPart>,
     endpoints: Vec<&'static Endpoint>,
-    /// Their actions, the longest one first: of those with which a path ends, that one counts.
+    /// The actions of the endpoints, the longest one first. If a path ends with several of them, the longest one counts.
     actions: Vec<&'static str>,
 }
 
-/// What stands between two slashes of a path.
+/// A part of a path, between two slashes.
 #[derive(Debug, PartialEq, Eq)]
 enum PathPart {
-    /// This.
+    /// This text.
     Text(&'static str),
     /// The value of the field of this name.
     Field(&'static str),
@@ -186,7 +186,7 @@ static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
 });
 
 impl Route {
-    /// The one that leads to `path`.
+    /// The route of `path`.
     pub fn to(path: &str) -> Option<&'static Route> {
         let (mut parts, mut many) = ([""; PARTS_MAX], 0);
         for part in path.split('/') {
@@ -194,7 +194,7 @@ impl Route {
             many += 1;
         }
         let parts = &parts[..many];
-        // The last one is empty.
+        // The last part is empty.
         if path.ends_with('/') {
             return None;
         }
@@ -204,14 +204,14 @@ impl Route {
         })
     }
 
-    /// Answers a request whose path it leads to. It came over a connection which `owner` has opened.
+    /// Answers a request for a path of this route. The request came over a connection which `owner` has opened.
     pub async fn answer(
         &self, context: &Arc<NodeContext>, owner: &Owner, request: (&Parts, Body),
     ) -> HttpAnswer {
         let answer = self.answered(context, owner, request).await;
         let mut answer =
             answer.unwrap_or_else(|problem| problem.into_response().map(tonic::body::Body::new));
-        // Nobody may give it again: the next one is another.
+        // No cache may give this answer again: the next answer is another one.
         forbid_caching(answer.headers_mut());
         answer
     }
@@ -258,7 +258,7 @@ impl Route {
         Ok(values)
     }
 
-    /// Why a path that ends with `action`, and takes the methods `taken`, does not take this one.
+    /// The reason why a path does not take a method. The path ends with `action`, and takes the methods `taken`.
     fn not_taken(
         &self, method: &Method, path: &str, action: Option<&str>, taken: &str,
     ) -> Result<Refusal, Refusal> {

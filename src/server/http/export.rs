@@ -1,8 +1,8 @@
-//! The keys of a namespace, or its sections, and numbers at or above all that were handed out of them, as CSV that
-//! `ratchet import` reads.
+//! An export of a namespace as CSV, which `ratchet import` reads. A row has a key, or a section, and a number that is not below
+//! any number that was handed out of it.
 //!
-//! Invariant: an answer that ends as HTTP has it is whole. One that breaks off ends with its connection. In HTTP/1.0 every
-//! answer ends so: there is no export over it.
+//! Invariant: an answer that ends as HTTP prescribes is whole. An answer that breaks off ends with its connection. In HTTP/1.0
+//! every answer ends with its connection, so there is no export over HTTP/1.0.
 
 use axum::{
     body::{Body, Bytes},
@@ -30,13 +30,13 @@ const HEADER: &[u8] = b"key,number\n";
 /// The row that comes first where ids share sections.
 const HEADER_OF_SECTIONS: &[u8] = b"ids,number\n";
 
-/// What an export is, for the description of the API.
+/// The text about an export in the description of the API.
 const ABOUT: &str = "Exports a namespace as rows of key and number, as of one moment. The leader alone answers. Where ids share \
     sections, a row has the first and the last id of a section, with a hyphen between them, in place of the key. At that moment \
     no number above its row had been handed out of a key. An answer that is not read for 30 seconds, or takes longer than 15 \
     minutes, breaks off. Names that hold commas, quotes or line ends are quoted.";
 
-/// Its operation, for the description of the API.
+/// The operation of an export in the description of the API.
 pub fn describe() -> Value {
     let text = json!({"type": "string"});
     json!({
@@ -74,7 +74,7 @@ pub async fn export(
     let export = context.exports.begin(&namespace, &due.by, due.deadline).await?;
     let (head, end) = ([(header::CONTENT_TYPE, "text/csv")], export.end());
     let rows = rows(export).inspect_err(move |refusal| {
-        // The head of the answer was sent before: nobody else counts it.
+        // The head of the answer was sent before. So nobody else counts this error.
         context.metrics.errors.of(Interface::http).add(refusal.code(), 1);
     });
     let mut answer = (head, Body::from_stream(rows)).into_response();
@@ -99,7 +99,7 @@ fn rows(export: Export) -> impl Stream<Item = Result<Bytes, Refusal>> + Send {
     header.chain(parts)
 }
 
-/// Some rows.
+/// Writes rows as CSV.
 fn csv(part: Vec<(Exported, u64)>) -> Result<Bytes, Refusal> {
     let failed = |why: String| refusal!(Internal, "a row cannot be written: {why}");
     let mut rows = csv::Writer::from_writer(Vec::new());

@@ -1,5 +1,4 @@
-//! What the headers of a request say: when it is to be answered, and to whom. With the node, that is what every handler is
-//! given.
+//! Reads the headers of a request: its deadline, its caller and its trace. Every handler gets them, and the node.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +25,7 @@ use crate::{
 /// How long the caller waits for the answer, in milliseconds.
 const TIMEOUT_HEADER: HeaderName = HeaderName::from_static("ratchet-timeout-ms");
 
-/// What every request may say, for the description of the API.
+/// The timeout that every request may have, for the description of the API.
 pub fn describe_timeout() -> Value {
     json!({
         "name": TIMEOUT_HEADER.as_str(),
@@ -36,7 +35,7 @@ pub fn describe_timeout() -> Value {
     })
 }
 
-/// What every request may say of the cluster, for the description of the API.
+/// The cluster that every request may name, for the description of the API.
 pub fn describe_cluster() -> Value {
     json!({
         "name": CLUSTER_ID.as_str(),
@@ -46,28 +45,28 @@ pub fn describe_cluster() -> Value {
     })
 }
 
-/// What every handler is given.
+/// The node, as every handler gets it.
 pub type ContextState = State<Arc<NodeContext>>;
 
-/// When a request is to be answered, and to whom.
+/// The deadline of a request, and its caller.
 #[derive(Debug, Clone)]
 pub struct Due {
-    /// When it has arrived.
+    /// The time of its arrival.
     pub arrived: Instant,
-    /// When it is to be answered.
+    /// The time by which it is to be answered.
     pub deadline: Instant,
-    /// Who asks.
+    /// The caller.
     pub by: Principal,
-    /// The trace that the call belongs to, as its caller says it.
+    /// The trace that the call belongs to, as its caller names it.
     pub trace: Option<TraceContext>,
 }
 
 impl Due {
-    /// As a request that has just arrived says, by its headers and by the owner of its connection.
+    /// Reads the headers of a request that has just arrived over a connection of `owner`.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if they say no time, or two; UNAUTHENTICATED if they have several tokens; RESOURCE_EXHAUSTED if the
-    /// principal has as many connections as it may have.
+    /// INVALID_ARGUMENT if the timeout is no time, or is there twice; UNAUTHENTICATED if there are several tokens;
+    /// RESOURCE_EXHAUSTED if the principal has as many connections as it may have.
     pub fn said_in(
         headers: &HeaderMap, owner: &Owner, context: &NodeContext,
     ) -> Result<Due, Refusal> {
@@ -84,7 +83,7 @@ impl Due {
         }
         let access = &context.services.access;
         let by = owner.asks_with(headers, access)?;
-        // Before anything of the body is held.
+        // This comes before any of the body is held.
         access.connection_is_used_by(&by)?;
         let deadline = arrived + time_to_answer(patience, &context.config);
         Ok(Due { arrived, deadline, by, trace: trace_in(context, headers) })

@@ -1,5 +1,5 @@
-//! How what is asked becomes a message: of the path and the query, or of the path and the body, and of the header that names
-//! the request.
+//! Makes a message of the parts of a request: of the path and the query, or of the path and the body, and of the header that
+//! names the request.
 //!
 //! Invariant: a field that is said twice, in two places, is refused.
 
@@ -29,18 +29,18 @@ use crate::{
     },
 };
 
-/// What the caller calls a request, so that it can ask again.
+/// The header that names a request, so that the caller can ask again.
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// What may be wrong where no body says what is asked for.
+/// The place of the fields in a request without a body, as errors name it.
 const NO_BODY: &str = "the path, or what follows the question mark,";
 
-/// A request as it arrives. What it asks for is read field by field of the path, and the rest by [`Received::in_query`] or
+/// A request as it arrives. The fields in the path are read one by one, and all others by [`Received::in_query`] or
 /// [`Received::in_body`].
 pub struct Received<'a> {
     /// The node that is asked.
     pub context: &'a Arc<NodeContext>,
-    /// When it is to be answered, and to whom.
+    /// The deadline, and the caller.
     pub due: &'a Due,
     /// The values of the fields that the path names, in its order.
     path: vec::IntoIter<Cow<'a, str>>,
@@ -49,7 +49,7 @@ pub struct Received<'a> {
 }
 
 impl<'a> Received<'a> {
-    /// What asks for the values in `path`, with this head and body.
+    /// A request for the values in `path`, with this head and body.
     pub fn new(
         context: &'a Arc<NodeContext>, due: &'a Due, path: Vec<Cow<'a, str>>,
         (head, body): (&'a Parts, Body),
@@ -57,10 +57,10 @@ impl<'a> Received<'a> {
         Received { context, due, path: path.into_iter(), head, body }
     }
 
-    /// What the caller calls it, without the quotes that may stand around that.
+    /// The name that the caller gave the request, without the quotes that may stand around it.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if it is said twice, or the quotes do not end.
+    /// INVALID_ARGUMENT if there are two names, or the quotes do not end.
     pub fn request_id(&self) -> Result<Option<Bytes>, Refusal> {
         let mut said = values(&self.head.headers, IDEMPOTENCY_KEY).map(HeaderValue::as_bytes);
         let Some(written) = said.next() else {
@@ -82,7 +82,7 @@ impl<'a> Received<'a> {
         self.head.uri.query().unwrap_or_default()
     }
 
-    /// What follows the question mark, without the fields of the path.
+    /// The message of the fields in the query, without those in the path.
     ///
     /// # Errors
     /// INVALID_ARGUMENT if it cannot be read.
@@ -91,7 +91,7 @@ impl<'a> Received<'a> {
             return Ok(Q::default());
         }
         let query = || form_urlencoded::parse(self.query().as_bytes());
-        // Different bytes that are no text would all be read as this character.
+        // Bytes that are no text would all be read as this character.
         if let Some((field, _)) = query().find(|(_, value)| value.contains('\u{FFFD}')) {
             refuse!(
                 InvalidRequest,
@@ -103,11 +103,10 @@ impl<'a> Received<'a> {
         serde_path_to_error::deserialize(fields).map_err(|error| unreadable(NO_BODY, error))
     }
 
-    /// The value of the next field of the path, which is called `field`. `is_alone`: nothing follows the question mark that
-    /// is read.
+    /// The value of the next field in the path, whose name is `field`. `is_alone`: no field is read from the query.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if it cannot be read, or is said again.
+    /// INVALID_ARGUMENT if it cannot be read, or the query has the field again.
     pub fn in_path<T: InPath>(&mut self, field: &str, is_alone: bool) -> Result<T, Refusal> {
         let query = self.query();
         let mut said = form_urlencoded::parse(query.as_bytes());
@@ -118,10 +117,10 @@ impl<'a> Received<'a> {
         T::in_path(text).map_err(|why| unreadable(NO_BODY, format_args!("{field}: {why}")))
     }
 
-    /// What the body says, and the memory that is reserved for it.
+    /// The message in the body, and the memory that is reserved for it.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if something follows the question mark, or the body is compressed; and those of [`json()`].
+    /// INVALID_ARGUMENT if there is a query, or the body is compressed; and those of [`json()`].
     pub async fn in_body<Q: DeserializeOwned>(self) -> Result<(Q, Option<Reservation>), Refusal> {
         let query = self.query();
         if !query.is_empty() {
@@ -142,7 +141,7 @@ impl<'a> Received<'a> {
         json(self.context, self.body, self.due).await
     }
 
-    /// Sees that there is no body. Returns the memory that is reserved for it.
+    /// Checks that there is no body. Returns the memory that is reserved for it.
     ///
     /// # Errors
     /// INVALID_ARGUMENT if there is one; and those of [`bytes`].
@@ -156,7 +155,7 @@ impl<'a> Received<'a> {
     }
 }
 
-/// Sees that a body does not say a field of the path.
+/// Checks that a body does not have a field of the path again.
 ///
 /// # Errors
 /// INVALID_ARGUMENT if it does.
@@ -170,7 +169,7 @@ pub fn said_once<T: Default + PartialEq>(field: &str, in_body: &T) -> Result<(),
     }
 }
 
-/// Takes what the header calls a request for its request id.
+/// Makes the name in the header the request id of a message.
 ///
 /// # Errors
 /// INVALID_ARGUMENT if the message has an id of its own.
@@ -183,7 +182,7 @@ pub fn take_request_id(request_id: &mut Option<Bytes>, name: Option<Bytes>) -> R
     Ok(())
 }
 
-/// A key of the kind that the namespace has: what is written may be an id or a name.
+/// Makes a key of the kind that the namespace has. The caller may have written an id or a name.
 ///
 /// # Errors
 /// If there is no such namespace, or it takes other keys.
@@ -197,11 +196,11 @@ pub async fn of_kind(
     made_of(kind, wanted, written)
 }
 
-/// As [`of_kind`]. Who asks need not be let in if this node knows the kind, and nothing is wrong with the key: the key is told
-/// to nobody, and what answers the message lets in who asks.
+/// Makes a key as [`of_kind`] does. If this node knows the kind, and nothing is wrong with the key, the caller is not checked
+/// here: nobody is told the key, and the function that answers the message checks the caller.
 ///
 /// # Errors
-/// As [`of_kind`].
+/// Those of [`of_kind`].
 pub async fn of_known_kind(
     context: &Arc<NodeContext>, wanted: Wanted<'_>, written: Option<v1::Key>, due: &Due,
 ) -> Result<Option<v1::Key>, Refusal> {

@@ -1,4 +1,4 @@
-//! The description of the API, in OpenAPI 3.1: made from `proto`, but for the export, which is no JSON.
+//! The description of the API in OpenAPI 3.1. It is made from `proto`, except for the export, whose answer is no JSON.
 //! `openapi/operations.rs` makes the operations and messages.
 
 mod operations;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{export, problem};
 
-/// What the API is, without its operations.
+/// The description without its operations.
 fn head() -> Value {
     let tag = |name: &str, about: &str| json!({"name": name, "description": about});
     json!({
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
     use crate::server::http::endpoints::ENDPOINTS;
 
-    /// All that a value holds, itself first.
+    /// A value, and all values in it.
     fn all_in(value: &Value) -> Vec<&Value> {
         let inner: Vec<&Value> = match value {
             Value::Array(items) => items.iter().collect(),

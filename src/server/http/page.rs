@@ -1,12 +1,13 @@
-//! The status page: one page that works without JavaScript, and is renewed each second where there is some.
+//! The status page: one page that works without JavaScript. With JavaScript it is renewed each second.
 //!
-//! Each second at most one rendering is made for all who watch, and one for all who load the page. A watcher that does not
-//! read gets the latest one once it reads again.
+//! Each second at most one rendering is made for all who watch, and one for all who load the page. A watcher that does not read
+//! gets the latest one once it reads again.
 //!
-//! `page/view.rs` is what it shows, and `page/render.rs` the HTML, with charts (`page/chart.rs`). `page/login.rs` says who may
-//! see it, and `page/sessions.rs` has the sessions of browsers, which cannot send a token.
+//! `page/view.rs` has the content of the page, and `page/render.rs` writes it as HTML, with charts (`page/chart.rs`).
+//! `page/login.rs` decides who may see the page. `page/sessions.rs` has the sessions of browsers, because a browser cannot send
+//! a token.
 //!
-//! Invariant: what the page shows is gathered from memory and from the leader; no disk is read for it.
+//! Invariant: the content of the page is gathered from memory and from the leader; no disk is read for it.
 
 mod chart;
 pub mod login;
@@ -46,7 +47,7 @@ use view::{NAMESPACES_MAX, View};
 
 /// How many keys are shown.
 const HOT_KEYS: usize = 10;
-/// How long the leader is asked for its view of the cluster.
+/// How long the node waits for the leader's view of the cluster.
 const PATIENCE: Duration = Duration::from_millis(800);
 /// For how long a rendering of the whole page is used.
 const RENEWED_AFTER: Duration = Duration::from_secs(1);
@@ -64,15 +65,15 @@ const POLICY: (HeaderName, &str) = (
 #[derive(Clone)]
 pub struct Live {
     parts: watch::Sender<Bytes>,
-    /// The whole page, and when it was rendered. Callers that load it meanwhile wait for it.
+    /// The whole page, and the time of its rendering. Callers that load the page meanwhile wait for the rendering.
     last: Arc<Mutex<Option<(Instant, Bytes)>>>,
-    /// Who has logged in.
+    /// The sessions of the browsers that have logged in.
     pub sessions: Sessions,
     stop: CancellationToken,
 }
 
 impl Live {
-    /// Nobody watches yet. Watching ends at `stop`.
+    /// Makes parts that nobody watches yet. Watching ends at `stop`.
     pub fn new(stop: CancellationToken) -> Live {
         Live {
             parts: watch::Sender::new(Bytes::new()),
@@ -98,7 +99,7 @@ impl Live {
     /// `GET /events`: server-sent events, each with all parts that change.
     ///
     /// # Errors
-    /// If it is not granted to the caller, or callers watch as many pages as they may.
+    /// If the caller may not see the page, or callers watch as many pages as they may.
     pub async fn watch(
         &self, context: &ContextState, due: &Due, head: &Parts,
     ) -> Result<Response, Problem> {
@@ -110,14 +111,15 @@ impl Live {
         let events = parts
             .map(move |parts| {
                 let _counted = &counted;
-                // A part comes each second: nobody watches on for longer.
+                // A part comes each second, and each is checked: a visitor that may not see the page any more gets no further
+                // part.
                 visitor.check(&access).map(|()| parts)
             })
             .take_until(end)
             .take_until(self.stop.clone().cancelled_owned());
         let head = [
             (header::CONTENT_TYPE, "text/event-stream"),
-            // A proxy passes each event on at once.
+            // Has a proxy pass each event on at once.
             (HeaderName::from_static("x-accel-buffering"), "no"),
         ];
         Ok(uncacheable((head, Body::from_stream(events))))
@@ -140,17 +142,17 @@ impl Live {
 
 /// An event with `data`.
 fn event(data: &str) -> Bytes {
-    // What stands for a line's end in server-sent events.
+    // A server-sent event cannot hold a line's end. Each line has a field of its own instead.
     let lines = data.split(['\n', '\r']).flat_map(|line| ["data: ", line, "\n"]);
     lines.chain(["\n"]).collect::<String>().into()
 }
 
-/// What the page shows: asks the node, which asks the leader.
+/// Gathers the content of the page: asks the node, which asks the leader.
 async fn gather(context: &Arc<NodeContext>) -> View {
     let node = Principal::node(context.config.node_id);
     let asking = context.operations.ask(&v1::StatusRequest {}, &node, Instant::now() + PATIENCE);
     let status = asking.await.map_or_else(|_| context.services.status.now(), |(status, _)| status);
-    // The other nodes have the same setting, but for one while it is changed: with `accept` all of them take a plain request.
+    // All nodes have the same setting, except while it is changed. Then it is `accept`, and all of them take a plain request.
     let scheme = if context.config.tls.takes_plain() { "http" } else { "https" };
     let page = |node: &v1::NodeStatus| {
         let told = context.services.members.introduction_of(node.id)?;

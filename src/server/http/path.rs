@@ -1,4 +1,4 @@
-//! What stands in the path of a request.
+//! Reads the path of a request. Bytes in it that are no text are refused, and not replaced.
 
 use std::borrow::Cow;
 
@@ -7,10 +7,10 @@ use percent_encoding::percent_decode_str;
 
 use crate::proto::{Refusal, refusal};
 
-/// What is in the path of a page, or why it cannot be read.
+/// The values in the path of a page, or the reason why they cannot be read.
 pub type PagePath<T> = Result<Path<T>, PathRejection>;
 
-/// What is in the path of a page.
+/// The values in the path of a page.
 ///
 /// # Errors
 /// INVALID_ARGUMENT if it is no text.
@@ -19,10 +19,10 @@ pub fn in_path<T>(path: PagePath<T>) -> Result<T, Refusal> {
     path.map(|Path(path)| path).map_err(invalid)
 }
 
-/// The text that a part of a path stands for, which is the value of `field`.
+/// The text of a part of a path, decoded. It is the value of `field`.
 ///
 /// # Errors
-/// INVALID_ARGUMENT if it is no text. The words are those of [`in_path`].
+/// INVALID_ARGUMENT if it is no text. The message is worded like that of [`in_path`].
 pub fn decoded<'a>(field: &str, part: &'a str) -> Result<Cow<'a, str>, Refusal> {
     let text = percent_decode_str(part).decode_utf8();
     text.map_err(|_| refusal!(InvalidRequest, "Invalid URL: Invalid UTF-8 in `{field}`"))

@@ -1,4 +1,5 @@
-//! What went wrong, as RFC 9457 has it: `application/problem+json`.
+//! Problems: the failures of requests, in the form of RFC 9457 (`application/problem+json`). Every refusal becomes one. Its
+//! reason and its code decide the HTTP status.
 
 use axum::{
     Json,
@@ -19,7 +20,7 @@ use crate::{
 /// After how many milliseconds a caller may try again while no leader is known.
 const NO_LEADER_MS: u64 = 1_000;
 
-/// What went wrong. It is counted once it is an answer.
+/// A failure of a request. It is counted once it is an answer.
 #[derive(Debug)]
 pub struct Problem {
     refusal: Refusal,
@@ -41,22 +42,22 @@ where
 /// A problem as it is sent.
 #[derive(Debug, Serialize)]
 struct Details<'a> {
-    /// What the HTTP status means.
+    /// The meaning of the HTTP status.
     title: &'a str,
     /// The HTTP status.
     status: u16,
     /// gRPC's name for it.
     code: &'a str,
-    /// Why, for programs.
+    /// The reason, for programs.
     reason: &'a str,
-    /// What became of the request.
+    /// The outcome of the request.
     outcome: &'a str,
     /// What was wrong, with which value, and what to do.
     detail: &'a str,
-    /// After how many milliseconds to ask again.
+    /// After how many milliseconds the caller may ask again.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
-    /// What the clock of request ids shows, if the message was made too long ago, or later than now.
+    /// The time of the clock of request ids, if the message was made too long ago, or later than now.
     #[serde(skip_serializing_if = "Option::is_none")]
     request_clock_ms: Option<u64>,
 }
@@ -87,7 +88,7 @@ pub fn describe() -> Value {
     })
 }
 
-/// The answer that tells of one, for the description of the API.
+/// The answer that tells of a problem, for the description of the API.
 pub fn describe_answer() -> Value {
     let schema = json!({"$ref": "#/components/schemas/Problem"});
     json!({
@@ -104,19 +105,19 @@ pub fn describe_headers() -> Value {
 }
 
 impl Problem {
-    /// The path does not take the request's method, but those of `allow`. `None`: axum says which.
+    /// The path does not take the request's method. It takes the methods in `allow`. If that is `None`, axum names them.
     pub fn of_method(refusal: Refusal, allow: Option<HeaderValue>) -> Problem {
         Problem { refusal, status: StatusCode::METHOD_NOT_ALLOWED, allow }
     }
 
-    /// The answer that tells it in a form of the caller's.
+    /// The answer that tells of the problem in a form of the caller's.
     pub fn told_as(&self, told: impl IntoResponse) -> Response {
         let mut answer = told.into_response();
         answer.extensions_mut().insert(self.code());
         answer
     }
 
-    /// What gRPC calls it.
+    /// The code that gRPC has for it.
     pub fn code(&self) -> Code {
         self.refusal.code()
     }
@@ -205,7 +206,8 @@ pub async fn other_method(request: Request) -> Problem {
     takes_only(&request, None)
 }
 
-/// As [`other_method`], where axum would have another method answer. `allow` names those that the path takes.
+/// Answers a request with a method that the path does not take. `allow` names the methods that the path takes, if axum does
+/// not name them.
 pub fn takes_only(request: &Request, allow: Option<&'static str>) -> Problem {
     let (method, path) = (request.method(), request.uri().path());
     let refusal = refusal!(Unsupported, "{path} does not take {method}");

@@ -1,9 +1,8 @@
 //! A stream over which appends go to a peer. A call for each would cost several times as much as the append itself, and an idle
 //! leader sends each follower one in each heartbeat interval.
 //!
-//! Invariant: an append is under way alone on its stream, and is answered by the answer that has its number. Whatever else
-//! happens to an append ends its stream: an error, another answer, and that nobody waits any more, because then this value is
-//! dropped. So an answer that comes late is nobody's.
+//! Invariant: an append is under way alone on its stream, and its answer has its number. An error or another answer ends the
+//! stream. So does a caller that waits no more, because it drops this value. So no append gets a late answer to another one.
 
 use std::future;
 
@@ -61,7 +60,7 @@ impl AppendStream {
         self.last += 1;
         let append = RaftMessage { number: self.last, ..append };
         let bytes = append.encoded_len();
-        // Fails only if the stream has ended. What comes instead of the answer says why.
+        // This fails only if the stream has ended. Then an error comes instead of the answer, and says why.
         let _ = self.appends.send(append).await;
         self.answered(bytes).await
     }

@@ -1,14 +1,14 @@
-//! Looks at who sends a peer message before the message is whole.
+//! Looks at the sender of a peer message before the message is whole.
 //!
 //! The gRPC library buffers a message, of up to 64 MiB, before a service sees it, and makes room for it as soon as its length
-//! is known. The header, which says who sends it and knows which data directory this node has, is the first field of the
-//! first message of each call: it arrives first, and the library sees nothing before. What follows in a stream of a member is
-//! not looked at here: each message that is read is refused, or not, by the service that answers it.
+//! is known. The header names the sender, and the data directory that the sender believes this node to have. It is the first
+//! field of the first message of each call. So it arrives first, and the library sees nothing before. Later messages in a
+//! member's stream are not looked at here: the service that answers a message refuses it, or does not.
 //!
 //! Invariant: calls of a connection whose headers are refused, or that have none, hold at most [`STRANGER_BYTES_MAX`] together,
-//! and what came last. Each ends within three times [`STRANGER_TIME_MAX`]. A node that knows the directory and is no member
-//! ends what it begins (`connections/arrival.rs`). A node without data tells its directory to anybody: until it is a
-//! member, the messages to it are reserved in [`PeerConnection`], whole ones until they are answered (`peer.rs`).
+//! and the part that came last. Each ends within three times [`STRANGER_TIME_MAX`]. A node that knows the directory and is no
+//! member must end a message that it begins (`connections/arrival.rs`). A node without data tells its directory to anybody:
+//! until it is a member, the messages to it are reserved in [`PeerConnection`], whole ones until they are answered (`peer.rs`).
 
 use std::{
     mem,
@@ -37,8 +37,8 @@ use crate::{
     },
 };
 
-/// How many bytes the calls of a connection may bring whose headers are refused, while they are under way: enough for
-/// greetings, and for the refusal of what is short.
+/// How many bytes the calls of a connection may bring together while they are under way, if their headers are refused. That is
+/// enough for greetings, and for the refusal of a short message.
 const STRANGER_BYTES_MAX: usize = 64 << 10;
 /// How long each half of that may take, and the end of the call after it; of others than members, each part of a message.
 const STRANGER_TIME_MAX: Duration = Duration::from_secs(5);
@@ -47,14 +47,14 @@ const HEADER_END_MAX: usize = 256;
 /// The tag of a message's first field, if that is a message or text.
 const FIRST_FIELD: u8 = 1 << 3 | 2;
 
-/// A connection of the peer port: who is at its other end, and the memory for what comes over it.
+/// A connection of the peer port: its other end, and the memory for the messages that come over it.
 #[derive(Clone)]
 pub struct PeerConnection {
     /// The group that the messages are for.
     pub group: Arc<Group>,
     /// The memory of requests.
     pub memory: Arc<RequestMemory>,
-    /// From where they are sent.
+    /// The address that they are sent from.
     pub caller: Arc<Caller>,
     /// Which node sends them, by its certificate; `None` without TLS.
     pub certified: Option<NodeId>,
@@ -64,7 +64,7 @@ pub struct PeerConnection {
 
 impl PeerConnection {
     /// Checks that a node is at the other end: its certificate says so, or nobody else reaches the port. While everybody may do
-    /// everything, nobody has to show that. Where the connection comes from tells nothing: it may be passed on.
+    /// everything, nobody has to show that. The address of the other end tells nothing: a proxy may pass a connection on.
     ///
     /// # Errors
     /// FAILED_PRECONDITION if not everybody may do everything, and strangers could have made the connection.
@@ -98,7 +98,7 @@ impl PeerConnection {
     /// stranger like others: those of one address have their share of the memory, and leave the rest to the leader.
     ///
     /// # Errors
-    /// As [`RequestMemory::reserve`].
+    /// Those of [`RequestMemory::reserve`].
     pub fn reserve(&self, bytes: usize) -> Result<Option<Reservation>, Refusal> {
         match self.group.is_formed() {
             true => Ok(None),
@@ -107,7 +107,7 @@ impl PeerConnection {
     }
 }
 
-/// Has `routes`, which are prepared, answer what comes over the connection in `place` of the peer port.
+/// Has `routes`, which are prepared, answer the calls that come over the connection in `place` of the peer port.
 pub fn from_peers(
     routes: Routes, connection: PeerConnection, place: Arc<ConnectionPlace>,
 ) -> InspectedRoutes<impl Fn(&mut Request<Incoming>) -> LookForSender + Clone> {
@@ -141,7 +141,7 @@ enum Sender {
     Refused(Status),
 }
 
-/// Looks at who makes a call.
+/// Looks at the sender of a call.
 pub struct LookForSender {
     connection: PeerConnection,
     /// Of the message that is arriving, while this node belongs to no cluster.
@@ -159,7 +159,7 @@ pub struct LookForSender {
 }
 
 impl Inspect for LookForSender {
-    /// Looks at who sends this, as soon as the header has arrived. Nothing goes on before.
+    /// Looks at the sender of the call, as soon as the header has arrived. Nothing goes on before.
     ///
     /// # Errors
     /// Why the sender is refused, if it sends more than a stranger may, or announces that. RESOURCE_EXHAUSTED if there is no
@@ -172,7 +172,7 @@ impl Inspect for LookForSender {
         if let Sender::Known(header) = &self.sender
             && self.connection.group.is_member(header)
         {
-            // The stream of a leader may be older than what this node knows of the members.
+            // The stream of a leader may be older than this node's knowledge of the members.
             self.let_in();
         }
         if matches!(self.sender, Sender::Member) {
@@ -331,7 +331,7 @@ mod tests {
         call
     }
 
-    /// What is found in a call that arrives `size` bytes at a time, and all that had arrived until then.
+    /// The sender that is found in a call that arrives `size` bytes at a time, and all that had arrived until then.
     fn find(call: &[u8], size: usize) -> (Result<Header, Status>, Bytes) {
         let mut beginning = Beginning::default();
         let mut parts = call.chunks(size).map(Bytes::copy_from_slice);

@@ -36,7 +36,7 @@ use crate::{
 };
 
 impl Default for Seams {
-    /// Those of production without TLS.
+    /// The seams of production, without TLS.
     fn default() -> Self {
         Seams::real(Arc::new(GrpcTransport::default()))
     }
@@ -74,7 +74,7 @@ impl Channels {
         is_in_one_of(&self.members, member)
     }
 
-    /// Takes over where the members of `set` are now, and closes what leads to nobody any more.
+    /// Takes over the addresses of the members of `set`, and closes the connections to addresses that no member has any more.
     fn keep(&mut self, set: SetId, members: BTreeSet<(NodeId, String)>) {
         self.members.insert(set, members);
         self.kept.retain(|(member, _), _| is_in_one_of(&self.members, member));
@@ -105,13 +105,13 @@ enum ChannelClass {
 }
 
 impl GrpcTransport {
-    /// One that takes a peer for gone which gives no sign of life for twice as long. A machine that is busy with tests may keep
-    /// a peer silent for longer than in production.
+    /// A transport that takes a peer for gone if it gives no sign of life for twice as long. A machine that is busy with tests
+    /// may keep a peer silent for longer than in production.
     pub fn of_silence(silence_max: Duration) -> Self {
         GrpcTransport { channels: Mutex::default(), tls: None, silence_max }
     }
 
-    /// One that connects to peers with TLS, and never without, if it is given what connects so.
+    /// A transport that connects to peers with TLS, and never without, if `tls` is there.
     pub fn with_tls(tls: Option<PeerConnector>) -> Self {
         GrpcTransport { tls, ..GrpcTransport::default() }
     }

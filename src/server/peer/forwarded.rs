@@ -1,8 +1,7 @@
 //! Answers the requests that followers forward: a stream of sequence requests from each follower, and single
 //! operations.
 //!
-//! Invariant: a forwarded request is never forwarded again. If this node does not lead, the reply says who
-//! does.
+//! Invariant: a forwarded request is never forwarded again. If this node does not lead, the reply names the leader.
 
 use std::{collections::VecDeque, mem, pin::pin, sync::Arc};
 
@@ -68,7 +67,7 @@ pub fn answer_stream(
     sent.map_ok(|ReplyBatch { replies, .. }| ForwardReplies { replies }).boxed()
 }
 
-/// Has an operation carried out for a follower. The memory that the reply holds until it is sent comes with it.
+/// Has an operation carried out for a follower. Also returns the memory that the reply holds until it is sent.
 ///
 /// # Errors
 /// UNIMPLEMENTED if this node knows no such operation of a leader's, and the group's error if the sender is refused. An
@@ -147,7 +146,7 @@ async fn answer_requests(
                         let _ = replies.send(Err(status)).await;
                         return;
                     }
-                    // What was asked before may be done: no refusal may say that nothing was.
+                    // The earlier requests may have been carried out: no refusal may say that nothing was done.
                     Some(Err(_)) | None => return,
                 };
                 is_first = false;
@@ -162,7 +161,7 @@ async fn answer_requests(
                         (by, *network) == (&request.by, request.caller)
                     };
                     if !asked_last.as_ref().is_some_and(is_same) {
-                        // A request of nobody who can be read is refused.
+                        // A request whose caller cannot be read is refused.
                         let by = Principal::from_wire(request.by.clone(), request.caller).ok();
                         caller = by.and_then(|by| context.caller_of(&by, request.caller));
                         // A token that is not known yet may be by the next request.
@@ -206,7 +205,7 @@ struct AnsweredMethod {
     answer: AnswerFn,
 }
 
-/// Finds what a request costs, in keys, and what answers it.
+/// Finds the cost of a request, in keys, and the function that answers it.
 type AnswerFn = fn(Arc<NodeContext>, Option<Arc<Caller>>, ForwardRequest) -> (usize, ReplyFuture);
 
 type ReplyFuture = BoxFuture<'static, MeteredReply>;

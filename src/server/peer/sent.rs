@@ -1,5 +1,5 @@
-//! The sender of a message: as its header says, and as the certificate of its connection says. Without TLS nobody vouches for
-//! it.
+//! The sender of a message, as its header names it, and as the certificate of its connection names it. Without TLS no
+//! certificate confirms the header.
 //!
 //! Invariant: over a connection with a certificate no message is served whose sender is another node. Once not everybody may do
 //! everything in the cluster, no message is served for which nobody vouches.
@@ -26,12 +26,12 @@ pub trait Sent {
     /// that it does not know yet.
     const BY_MEMBERS: bool;
 
-    /// Which node sends it, as it says. `None` for what follows the first part of a stream.
+    /// The sender, as the message names it. `None` for the later parts of a stream.
     fn sender(&self) -> Option<NodeId> {
         self.header().map(|header| header.from)
     }
 
-    /// Its header, if it is the first part of what is sent.
+    /// The header, if the message is the first part of a stream, or a call by itself.
     fn header(&self) -> Option<&Header>;
 }
 
@@ -91,7 +91,7 @@ fn check<M: Sent>(connection: Option<&PeerConnection>, message: &M) -> Result<()
 /// The message of a request, and the connection over which it came; `None` in the simulator.
 ///
 /// # Errors
-/// As [`check`].
+/// Those of [`check`].
 pub fn sent<M: Sent>(request: Request<M>) -> Result<(Option<PeerConnection>, M), Status> {
     let connection = request.extensions().get::<PeerConnection>().cloned();
     let message = request.into_inner();
@@ -99,8 +99,9 @@ pub fn sent<M: Sent>(request: Request<M>) -> Result<(Option<PeerConnection>, M),
     Ok((connection, message))
 }
 
-/// The messages of a stream, each checked as [`check`] says, and its end: a node that is removed meanwhile asks for nothing more. What it
-/// asked for before may be done, so whoever answers the stream ends it without a word then.
+/// The messages of a stream, each checked as [`check`] does, and so is its end: a node that is removed meanwhile gets no further message through.
+/// Its earlier requests may have been carried out. So the service ends the stream then without an error, which would say that
+/// nothing was done.
 pub fn all_sent<M: Sent>(
     request: Request<Streaming<M>>,
 ) -> impl Stream<Item = Result<M, Status>> + Unpin {

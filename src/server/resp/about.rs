@@ -1,4 +1,5 @@
-//! The node and its commands, as Redis clients are told of them: INFO, HELLO and COMMAND.
+//! The node and its commands, as Redis clients are told of them: INFO, HELLO and COMMAND. Clients read in it which commands
+//! they may send, and whether the node is a master.
 
 use std::fmt::Write;
 
@@ -10,7 +11,7 @@ use super::{
 };
 use crate::{node::NodeContext, version};
 
-/// The release of Redis whose commands and replies these are. Clients choose by it what they may ask.
+/// The release of Redis that these commands and replies are those of. By it clients choose the commands that they send.
 const REDIS_VERSION: &str = "7.0.0";
 
 /// Clients ask no replica for numbers, and every node answers: a follower asks the leader.

@@ -24,7 +24,7 @@ pub fn answer(context: &NodeContext, command: RedisCommand<'_>, replies: &mut Re
     }
 }
 
-/// The nodes that answer. One that the leader does not hear is left out: clients that read from replicas would wait for it.
+/// The nodes that answer. A node that the leader does not hear is left out: clients that read from replicas would wait for it.
 fn slots(nodes: &[RespNode], replies: &mut Replies) {
     let heard = || nodes.iter().filter(|node| node.is_heard);
     replies.array(1);

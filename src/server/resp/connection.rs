@@ -33,7 +33,7 @@ use crate::{
 const READ_BYTES: usize = 16 << 10;
 /// With more bytes of replies, they are sent before the next command is answered.
 const REPLY_BYTES_MAX: usize = 64 << 10;
-/// How often a connection is looked at: whether anybody uses it.
+/// How often a connection is looked at, whether it is in use.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// When the node stops: how long the client may take to notice that the connection ends, and to read its replies.
 const CLOSING_TIME: Duration = Duration::from_millis(250);
@@ -59,7 +59,7 @@ struct Connection<'a> {
 /// Serves connection number `id`, in `place`, until the client closes it, is idle for `idle`, or the node stops.
 ///
 /// # Errors
-/// A text if the connection breaks, or what arrives is no command.
+/// A text if the connection breaks, or the bytes that arrive are no command.
 pub async fn serve(
     stream: Stream, context: Arc<NodeContext>, place: Arc<ConnectionPlace>, id: u64,
     idle: Duration, stop: CancellationToken,
@@ -132,7 +132,7 @@ impl Connection<'_> {
         self.end().await
     }
 
-    /// Reads what has arrived: at most [`READ_BYTES`]. Returns how many bytes; 0 at the end.
+    /// Reads the bytes that have arrived: at most [`READ_BYTES`]. Returns how many; 0 at the end.
     async fn read(&mut self) -> io::Result<usize> {
         let buffer = self.reader.buffer();
         if buffer.capacity() == 0 {
@@ -173,7 +173,7 @@ impl Connection<'_> {
         self.reservation = None;
         let mut over = Ok(());
         if self.session.ended() {
-            // What follows QUIT is not answered.
+            // Commands after QUIT are not answered.
         } else if let Err(error) = read {
             let refused = Refused::invalid(format_args!("Protocol error: {error}"));
             self.replies.refuse(&refused, 1, &self.context.metrics);
@@ -223,8 +223,8 @@ impl Connection<'_> {
         Err(io::Error::new(io::ErrorKind::TimedOut, why))
     }
 
-    /// The node stops. Says so by the end of the connection: after an error some clients give up that connect to another node,
-    /// and ask there, after this. What still arrives is dropped. Otherwise the system would answer it with a reset,
+    /// The node stops. The end of the connection says so: after it, clients connect to another node and ask there, but after an
+    /// error some of them give up. Bytes that still arrive are dropped. Otherwise the system would answer them with a reset,
     /// and the client might not read the replies before.
     async fn close(&mut self) -> io::Result<()> {
         self.end().await?;

@@ -27,7 +27,7 @@ pub type Words = Vec<Vec<u8>>;
 pub struct Reading(CommandReader);
 
 impl Reading {
-    /// The commands that have arrived in full, and whether what follows them can be read.
+    /// The commands that have arrived in full, and whether the bytes after them can be read.
     pub fn read(&mut self, arrived: &[u8]) -> (Vec<Words>, Result<(), Malformed>) {
         let mut commands = Commands::default();
         self.0.buffer().extend_from_slice(arrived);
@@ -50,7 +50,7 @@ impl Reading {
     }
 }
 
-/// A connection without a socket. It answers what arrives as `connection.rs` does.
+/// A connection without a socket. It answers the bytes that arrive, as `connection.rs` does.
 pub struct Conversation {
     context: Arc<NodeContext>,
     reader: CommandReader,
@@ -69,7 +69,7 @@ impl Conversation {
         }
     }
 
-    /// Answers what has arrived. False if the connection is closed after that.
+    /// Answers the bytes that have arrived. False if the connection is closed after that.
     pub async fn answer(&mut self, arrived: &[u8]) -> bool {
         let deadline = Instant::now() + time_to_answer(None, &self.context.config);
         let mut commands = Commands::default();

@@ -14,15 +14,16 @@ use crate::{
 /// The word before the namespace.
 const ID: &str = "id";
 
-/// The namespace, and the key in it, whose ids a key stands for.
+/// The namespace, and the key in it, that the ids of a text belong to.
 #[derive(Debug, Clone, Copy)]
 pub struct IdsOf<'a> {
     namespace: &'a str,
-    /// As it was written.
+    /// The key, as it was written.
     key: Option<&'a [u8]>,
 }
 
-/// The ids that a key stands for. A namespace of the name `id` has keys of its own: then there are none.
+/// The ids that a text stands for. If a namespace has the name `id`, the text is a key of that namespace, and stands for no
+/// ids.
 pub fn ids_of<'a>(context: &NodeContext, key: WrittenKey<'a>) -> Option<IdsOf<'a>> {
     if key.namespace != ID || context.group.view.namespaces().by_name(ID).is_some() {
         return None;
@@ -46,7 +47,7 @@ pub fn one_at_a_time() -> Refused {
 /// Makes an id. One that is written as a number is a number, any other a text.
 ///
 /// # Errors
-/// Whatever the node refuses it for.
+/// Any refusal of the node.
 pub async fn next(
     (context, by): NodeAndAsker<'_>, of: IdsOf<'_>, deadline: Instant, replies: &mut Replies,
 ) -> Result<(), Refused> {

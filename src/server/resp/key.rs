@@ -14,7 +14,7 @@ use crate::{
     server::written::{key_in, shown},
 };
 
-/// The node, and who asks it.
+/// The node, and the caller.
 pub type NodeAndAsker<'a> = (&'a Arc<NodeContext>, &'a Principal);
 
 /// How many of a command's keys are asked for at a time.
@@ -38,7 +38,7 @@ pub(super) fn observe(context: &NodeContext, arrived: Instant, requests: usize) 
 /// A key and its namespace, as a client wrote them.
 ///
 /// # Errors
-/// If there is no colon, or what comes before it is no name.
+/// If there is no colon, or the text before it is no name.
 pub fn written_key(argument: &[u8]) -> Result<WrittenKey<'_>, Refused> {
     WrittenKey::parse(argument).map_err(|invalid| {
         Refused::invalid(match invalid {
@@ -85,7 +85,7 @@ pub async fn last_numbers(
 /// Answers INCRBY by 0: the last number handed out for a key, and 0 for none.
 ///
 /// # Errors
-/// As [`last_numbers`].
+/// Those of [`last_numbers`].
 pub async fn last_number(
     (context, by): NodeAndAsker<'_>, command: RedisCommand<'_>, deadline: Instant,
     replies: &mut Replies,

@@ -17,16 +17,17 @@ use crate::{
 /// The outcome of raising a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Raised {
-    /// It is raised, or was new and is to begin with 0, where it stands already.
+    /// The floor is raised. Or the key was new and is to begin with 0, where it stands already.
     Done,
-    /// It was not new, and is as it was.
+    /// The key was not new, and is as it was.
     NotNew,
 }
 
 /// Raises the key that SET or SETNX names to the value that it gives, by `deadline`. `only_if_new` is true for SETNX.
 ///
 /// # Errors
-/// If the command has other options than NX, the value is none or below the last number, or the node cannot raise the floor.
+/// If the command has other options than NX, the value is no number or below the last number, or the node cannot raise the
+/// floor.
 pub async fn raise(
     (context, by): NodeAndAsker<'_>, command: RedisCommand<'_>, mut only_if_new: bool,
     deadline: Instant,
@@ -61,8 +62,8 @@ pub async fn raise(
     };
     let asked = CheckedRequest::of_caller(message, by.clone(), &context.traces, None)?;
     let raised = context.numbers.serve(&asked, Origin::Client, deadline).await?;
-    // A node asks a second leader by itself if the first one's answer is lost, and so may a client. What the first try did
-    // is no reason to refuse the second.
+    // A node asks a second leader by itself if the first one's answer is lost, and so may a client. If the first try has raised
+    // the floor, that is no reason to refuse the second.
     if raised.raised || (!only_if_new && raised.floor == at_least) {
         return Ok(Raised::Done);
     }

@@ -21,10 +21,10 @@ const LINE_BYTES_MAX: usize = 1_024;
 const DIGITS_MAX: usize = 20;
 /// A buffer that held more is replaced.
 const KEPT_BYTES: usize = 64 << 10;
-/// For the places of how many arguments room is kept.
+/// Room is kept for the places of so many arguments.
 const PLACES_KEPT: usize = 1_024;
 
-/// Why bytes are no command. What follows them cannot be read any more.
+/// The reason why bytes are no command. The bytes after them cannot be read any more.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Malformed(String);
@@ -41,7 +41,7 @@ pub struct Commands {
     begins_inline: bool,
 }
 
-/// One command: its name, and what follows it.
+/// One command: its name, and its arguments.
 #[derive(Debug, Clone, Copy)]
 pub struct RedisCommand<'a> {
     bytes: &'a Bytes,
@@ -146,7 +146,7 @@ impl CopiedCommands {
         self.ends.push(self.arguments.len());
     }
 
-    /// How many bytes they take, with where their arguments are.
+    /// How many bytes they take, with the places of their arguments.
     pub fn held(&self) -> usize {
         self.bytes.len() + size_of_val(&self.arguments[..]) + size_of_val(&self.ends[..])
     }
@@ -178,7 +178,7 @@ impl CommandReader {
         self.buffer.len()
     }
 
-    /// How many bytes it takes with where its arguments are.
+    /// How many bytes it takes, with the places of its arguments.
     pub fn held(&self) -> usize {
         self.buffer.len() + size_of_val(&self.arguments[..])
     }
@@ -186,7 +186,7 @@ impl CommandReader {
     /// Replaces `commands` by those that have arrived in full since the last call.
     ///
     /// # Errors
-    /// [`Malformed`] if what follows `commands` is no command, or one beyond the limits.
+    /// [`Malformed`] if the bytes after `commands` are no command, or one beyond the limits.
     pub fn read(&mut self, commands: &mut Commands) -> Result<(), Malformed> {
         commands.clear();
         let mut finished = 0;

@@ -1,5 +1,5 @@
-//! Why a command is refused, as Redis clients are told: a code in the first word, which tells them whether to try
-//! again, and a text.
+//! The refusal of a command, as Redis clients are told of it: a code in the first word, which tells them whether to try again,
+//! and a text.
 
 use std::fmt;
 
@@ -8,21 +8,22 @@ use crate::proto::{Code, Refusal, refusal};
 /// After this, clients of Redis clusters send a command again by themselves.
 pub(super) const AGAIN: &str = "TRYAGAIN";
 
-/// After this they look at who is in the cluster before, and may ask another node. After LOADING, which would say the same,
-/// most of them give up.
+/// After this, clients of Redis clusters look first which nodes are in the cluster, and may then ask another node. LOADING
+/// would say the same, but after it most of them give up.
 pub(super) const ELSEWHERE: &str = "CLUSTERDOWN";
 
 /// The words of Redis about a key that may not be used so.
 const NO_KEY: &str =
     "NOPERM this user has no permissions to access one of the keys used as arguments:";
 
-/// Why a command is refused.
+/// The reason why a command is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// The first word of the reply. Some clients send a command again by themselves after TRYAGAIN and CLUSTERDOWN. The
-    /// numbers that nobody got are skipped then; none is given twice. Where that would be a gap, the word is ERR.
+    /// The first word of the reply. After TRYAGAIN and CLUSTERDOWN some clients send a command again by themselves. Numbers of
+    /// the first try that nobody got are skipped then; none is given twice. In a namespace without gaps the word is ERR
+    /// instead.
     pub word: &'static str,
-    /// As gRPC calls it. The metrics count by it.
+    /// The code that gRPC has for it. The metrics count by it.
     pub code: Code,
     /// What was wrong, and what to do.
     pub why: String,
@@ -48,7 +49,7 @@ where
                 | Code::Aborted
                 | Code::DeadlineExceeded
                 | Code::ResourceExhausted => AGAIN,
-                // What Redis says, and then what is wrong here.
+                // The text of Redis comes first, and then this node's own.
                 Code::Unauthenticated => "NOAUTH Authentication required.",
                 Code::PermissionDenied => NO_KEY,
                 _ => "ERR",

@@ -1,6 +1,6 @@
 //! Writes replies in RESP2 or RESP3.
 //!
-//! Invariant: whatever a text holds, what is written is one reply.
+//! Invariant: whatever a text holds, it is written as one reply.
 
 use super::refused::{AGAIN, ELSEWHERE, Refused};
 use crate::metrics::{Interface, Metrics};
@@ -31,8 +31,8 @@ pub struct Replies {
     bytes: Vec<u8>,
     /// The version of the protocol from here on.
     pub version: Version,
-    /// True while the replies are those within EXEC's. A client that sends a command again after an error would send the whole
-    /// transaction again, of which a part is done: no error begins with a word that tells it to.
+    /// True while the replies are those within EXEC's. Then no error begins with a word after which clients send a command
+    /// again: they would send the whole transaction again, although a part of it is done.
     pub within_exec: bool,
 }
 
@@ -42,7 +42,7 @@ impl Replies {
         &self.bytes
     }
 
-    /// Forgets what was sent. Memory beyond `kept` bytes is freed.
+    /// Forgets the bytes that were sent. Memory beyond `kept` bytes is freed.
     pub fn clear(&mut self, kept: usize) {
         self.bytes.clear();
         self.bytes.shrink_to(kept);
@@ -148,7 +148,7 @@ impl Replies {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// A reply of one line. Whatever would end the line becomes a space.
+    /// A reply of one line. A character that would end the line becomes a space.
     fn line(&mut self, kind: u8, text: &str) {
         self.bytes.push(kind);
         let letters = text.bytes().map(|byte| match byte {

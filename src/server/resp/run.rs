@@ -1,4 +1,5 @@
-//! Commands that take numbers of one namespace and follow one another: one request to the node.
+//! Commands that take numbers of one namespace and follow one another: one request to the node. So a pipeline costs one look at
+//! the fence. Another command, or another namespace, ends the run.
 
 use std::sync::Arc;
 

@@ -44,7 +44,7 @@ pub struct Session {
     owner: Owner,
     /// The principal that asks: the one that AUTH named, or the owner's.
     by: Principal,
-    /// That it was let in.
+    /// The proof that the principal was let in.
     let_in: LetIn,
     /// The name that the client gave it.
     name: Vec<u8>,
@@ -85,8 +85,8 @@ impl Session {
         self.transaction.is_some()
     }
 
-    /// Answers one command by `deadline`, or puts it off until [`Session::finish`]. Returns what EXEC carries out: the caller
-    /// has [each of it](Session::answer_put_off) answered, and then ends it with [`Session::end_exec`].
+    /// Answers one command by `deadline`, or puts it off until [`Session::finish`]. For EXEC it returns the commands to carry
+    /// out. The caller has [each of them](Session::answer_put_off) answered, and then calls [`Session::end_exec`].
     pub async fn answer(
         &mut self, command: RedisCommand<'_>, deadline: Instant, replies: &mut Replies,
     ) -> Option<PutOff> {
@@ -158,10 +158,10 @@ impl Session {
         }
     }
 
-    /// The refusal of what is no command. `begins` is true for the line that a connection begins with: clients of other
-    /// protocols, browsers and proxies send such lines before what is meant. A page may have a browser begin with a word of
-    /// its choice, but headers follow. None of that may be carried out, and no reply to such a line may be taken for the one
-    /// to a command after it.
+    /// The refusal of bytes that are no command. `begins` is true for the first line of a connection. Clients of other
+    /// protocols, browsers and proxies send such a line before the message itself. A page may have a browser begin with a word
+    /// of its choice, but headers follow. None of that may be carried out, and no reply to such a line may be taken for the
+    /// reply to a later command.
     fn unknown(&mut self, command: RedisCommand<'_>, refused: Refused, begins: bool) -> Refused {
         if !begins && !command.name().ends_with(b":") {
             return refused;
@@ -203,7 +203,7 @@ impl Session {
             }
             Ok(RedisRequest::Other(action)) => {
                 self.finish(deadline, replies).await;
-                // Boxed, so that the future of what takes numbers stays small.
+                // Boxed, so that the future of commands that take numbers stays small.
                 Box::pin(self.answer_other(action, command, deadline, replies)).await
             }
             Err(refused) => {
@@ -427,7 +427,7 @@ impl Session {
     /// Has the token's principal ask from here on. Libraries that are given a token alone send `default` as its name.
     ///
     /// # Errors
-    /// WRONGPASS if the token is worth nothing, or has another name.
+    /// WRONGPASS if the token is not valid, or has another name.
     async fn log_in(
         &mut self, name: Option<&[u8]>, token: &[u8], deadline: Instant,
     ) -> Result<(), Refused> {
@@ -450,7 +450,7 @@ impl Session {
                 "invalid username-password pair or user is disabled. The token is worth nothing, or has another name; AUTH TOKEN, or \
                  AUTH NAME TOKEN"
             );
-            // The audit knows of a token that is worth nothing.
+            // The audit has an invalid token already, but not a valid one with another name.
             if admitted.is_ok() {
                 access.turned_away(&by, Wanted::Anything, &refusal);
             }

@@ -1,4 +1,5 @@
-//! The commands of the Redis interface: their names, and what they do.
+//! The commands of the Redis interface: their names, and their actions. COMMAND describes the commands out of this table. A
+//! command that it lacks is refused.
 
 use super::{reader::RedisCommand, refused::Refused, replies::Replies};
 use crate::server::written::shown;
@@ -28,14 +29,14 @@ pub enum Action {
     Exec,
     Discard,
     Watch,
-    /// Nothing, and says OK.
+    /// Nothing. The answer is OK.
     Accepted,
     Quit,
     Reset,
 }
 
 impl Action {
-    /// True for what is not put off in a transaction.
+    /// True for a command that is not put off in a transaction.
     pub fn is_never_put_off(self) -> bool {
         use Action::*;
         matches!(self, Multi | Exec | Discard | Watch | Quit | Reset)
@@ -51,16 +52,16 @@ pub struct CommandEntry {
     pub action: Action,
     /// The fewest and the most arguments that follow the name.
     arguments: (usize, usize),
-    /// How the arguments are called.
+    /// The names of the arguments.
     usage: &'static str,
     /// The places of the keys: the first, and the last; -1 is the last argument, 0 is none.
     keys: (i64, i64),
-    /// Redis' flags for what it does to its keys (`RO`, `RW` and others).
+    /// Redis' flags for the effect on its keys (`RO`, `RW` and others).
     access: &'static [&'static str],
     flags: &'static [&'static str],
     group: &'static str,
     summary: &'static str,
-    /// If the first argument names a subcommand: all that there are.
+    /// All subcommands, if the first argument names one.
     pub subcommands: &'static [CommandEntry],
 }
 
@@ -210,7 +211,7 @@ pub fn find(name: &[u8]) -> Option<&'static CommandEntry> {
 /// The entry of a command.
 ///
 /// # Errors
-/// If there is no such command or subcommand, or it takes not as many arguments.
+/// If there is no such command or subcommand, or it does not take so many arguments.
 pub fn look_up(command: RedisCommand<'_>) -> Result<&'static CommandEntry, Refused> {
     let named = |entry: &&CommandEntry| entry.name.as_bytes().eq_ignore_ascii_case(command.name());
     let entry = all().find(named).ok_or_else(|| why_unknown(command))?;
@@ -240,7 +241,7 @@ fn why_unknown(command: RedisCommand<'_>) -> Refused {
 }
 
 impl CommandEntry {
-    /// Whether it is answered to those who are nobody.
+    /// Whether it is answered to callers that are not known.
     pub fn is_for_anybody(&self) -> bool {
         self.flags.contains(&"no_auth")
     }
@@ -354,7 +355,7 @@ impl CommandEntry {
     }
 }
 
-/// Why a command that Redis has is none here; `None` if Redis does not have it either.
+/// The reason why a command of Redis is none here; `None` if Redis does not have it either.
 fn why_refused(name: &[u8]) -> Option<&'static str> {
     const WRITES: &[&str] = &[
         "setex",

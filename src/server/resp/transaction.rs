@@ -1,7 +1,7 @@
 //! A transaction: the commands between MULTI and EXEC. They are put off, and carried out at EXEC as a pipeline with one
 //! reply. Other connections' commands may come between them, and one that fails ends none of the others.
 //!
-//! Invariant: what is put off is counted in the memory of requests, but for a few bytes, and bounded.
+//! Invariant: the commands that are put off are bounded, and all but a few bytes of them are counted in the memory of requests.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl Transaction {
         &mut self, command: RedisCommand<'_>, memory: &Arc<RequestMemory>,
     ) -> Result<(), Refused> {
         if self.has_failed {
-            // Nothing is carried out: there is no need to keep it.
+            // Nothing is carried out, so the command need not be kept.
             return Ok(());
         }
         self.commands.push(command);

@@ -1,4 +1,4 @@
-//! The facts in a certificate: the names in it, and the time in which it is valid.
+//! The facts in a certificate: the names in it, and the time in which it is valid. A URI in it names a node or a client.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -81,7 +81,7 @@ mod tests {
     const NOW_MS: u64 = 1_800_000_000_000;
     const HOUR_MS: u64 = 3_600_000;
 
-    /// What the copy tells whose only record has a ceiling at `ceiling_ms`, and was written at `written_ms`.
+    /// The times that a copy tells. Its only record has a ceiling at `ceiling_ms`, and was written at `written_ms`.
     fn lost(ceiling_ms: u64, written_ms: u64, unused_max: u64) -> LostTimes {
         let format = Format::parse("rongcloud").unwrap();
         let max_seq = format.number_at(ceiling_ms).unwrap();

@@ -1,4 +1,5 @@
-//! Writes the raised table beside the one in use.
+//! Writes the raised table beside the one in use. Every ceiling is raised by its margin, and numbers of entries that were not
+//! applied count as handed out. The table is in use only after the switch (`switch.rs`).
 
 use std::{collections::BTreeMap, sync::Arc};
 

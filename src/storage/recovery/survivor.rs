@@ -1,4 +1,5 @@
-//! The surviving copy that a recovery starts from, as it was read.
+//! The surviving copy that a recovery starts from, as it was read: the log, the table and the vote of one node. Entries that
+//! were not applied may have been committed, so they count.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

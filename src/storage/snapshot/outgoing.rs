@@ -1,4 +1,5 @@
-//! A snapshot of this node's table, to be sent to a peer.
+//! A snapshot of this node's table, to be sent to a peer. It is a view of the table at one moment, and no copy. With threads,
+//! its parts are read while the peer takes them.
 
 use std::{fmt, vec};
 

@@ -1,7 +1,7 @@
 //! The ceilings of a namespace's sections, as they were at one moment.
 //!
 //! Invariant: a thread and its view of the table live for `TIME_MAX` at most, and for `READER_MAX` while nobody reads.
-//! What is read ahead waits for its reader beyond that, at most `CEILINGS_HELD` ceilings.
+//! Ceilings that were read ahead wait for their reader beyond that, at most `CEILINGS_HELD` of them.
 
 use std::time::Duration;
 

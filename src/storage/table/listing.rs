@@ -1,4 +1,5 @@
-//! Pages of a namespace's sections.
+//! Pages of a namespace's sections, for lists of keys. The next page begins after the last section of the page before: nothing
+//! is kept between two pages.
 
 use super::{generation::Generation, view::AppliedView};
 use crate::{

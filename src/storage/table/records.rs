@@ -1,4 +1,5 @@
-//! The records of one kind of a change of a table, until they are written.
+//! The records of one kind of a change of a table, until they are written. Reads see the changed records before the stored
+//! ones.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

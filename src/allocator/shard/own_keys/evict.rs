@@ -11,7 +11,7 @@ use crate::{
     sequence::{NamespaceId, Progression, Trim},
 };
 
-/// What the clock hand evicted.
+/// The outcome of a sweep of the clock hand.
 #[derive(Debug, Default)]
 pub struct Swept {
     /// The sections that were evicted, and the last number used of each.

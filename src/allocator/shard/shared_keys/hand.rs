@@ -3,7 +3,7 @@
 /// Where the hand is that evicts sections (`evict.rs`).
 #[derive(Debug, Default)]
 pub struct Hand {
-    /// What it goes around now: slots or sections.
+    /// The kind of places that it goes around now.
     pub turn: Turn,
     /// The number of the slot, or of the section, that it looks at next.
     pub next: u32,
@@ -11,7 +11,7 @@ pub struct Hand {
     pub has_evicted: bool,
 }
 
-/// What the hand goes around.
+/// The kind of places that the hand goes around.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
     /// The slots.

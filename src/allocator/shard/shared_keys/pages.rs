@@ -1,4 +1,5 @@
-//! Dense keys: pages of neighbouring ids of one section. A key takes 8 bytes there, for its next number.
+//! Dense keys: pages of neighbouring ids of one section. A key takes 8 bytes there, for its next number. `pages/changes.rs`
+//! has pages on their way to another node.
 //!
 //! A key of a page always asks its section: it has no fast limit.
 //!

@@ -1,4 +1,4 @@
-//! What the keys of shared sections have used of them, summed up for each section.
+//! The use of shared sections: the numbers that their keys have taken, summed up for each section.
 
 use super::{SharedKeys, pages::Page};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     sequence::{NamespaceId, Progression, Trim},
 };
 
-/// What the keys of a section that got a chunk have used of it, summed up.
+/// The use of a section that got a chunk: the numbers that its keys have taken, summed up.
 #[derive(Debug)]
 pub struct Usage {
     owned: Owned,

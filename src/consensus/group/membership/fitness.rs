@@ -1,4 +1,5 @@
-//! Whether a majority of the voters after a membership change could go on.
+//! Whether a majority of the voters after a membership change could go on. Without that check a change could be committed, and
+//! no entry after it.
 
 use std::{collections::BTreeSet, fmt};
 

@@ -1,4 +1,5 @@
-//! Refuses messages of peers that are not for this node, or not from a member, or that no honest node sends.
+//! Refuses messages of peers that are not for this node, or not from a member, or that no honest node sends. Raft itself obeys
+//! every sender, so each of its messages is checked here before.
 
 use openraft::async_runtime::watch::WatchReceiver;
 

@@ -1,5 +1,5 @@
-//! Clients of Leaf: `GET /api/segment/get/{tag}` and `GET /api/snowflake/get/{key}`, answered with the number as plain
-//! text. Whatever fails is status 500 with a text that is no number.
+//! Clients of Leaf: `GET /api/segment/get/{tag}` and `GET /api/snowflake/get/{key}`, answered with the number as plain text. A
+//! failure has the status 500 and a text that is no number.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -45,14 +45,14 @@ pub async fn next(State(context): ContextState, due: Due, path: PagePath<String>
     as_text(taken.await)
 }
 
-/// The next snowflake id. Leaf ignores the key, too.
+/// The next snowflake id. The key is ignored, as Leaf ignores it.
 pub async fn next_id(State(context): ContextState, due: Due, _key: PagePath<String>) -> Response {
     let namespace = &context.config.leaf_snowflake;
     let made = one_id(&context, SNOWFLAKE, (namespace, None), HashMap::new(), &due);
     as_text(made.await.map_err(Problem::from))
 }
 
-/// What is in a snowflake id.
+/// The parts of a snowflake id.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Decoded {
@@ -61,7 +61,8 @@ struct Decoded {
     sequence_id: String,
 }
 
-/// `GET /decodeSnowflakeId?snowflakeId=N`, of the format of the namespace that is set. Leaf shows an error as 200, too.
+/// `GET /decodeSnowflakeId?snowflakeId=N`: the parts of an id in the format of the namespace that is set. An error has the
+/// status 200, too, as with Leaf.
 pub async fn decode(State(context): ContextState, due: Due, uri: Uri) -> Response {
     let decoding = async {
         context.admission.admit(&due.by, Wanted::Anything, due.deadline).await?;
@@ -72,7 +73,7 @@ pub async fn decode(State(context): ContextState, due: Due, uri: Uri) -> Respons
             .decode(&id)
             .map_err(|error| refusal!(InvalidRequest, "'{}': {error}", shown(id.as_bytes())))?;
         let parts = decoded.parts();
-        // As Leaf writes it, in UTC.
+        // The time is written as Leaf writes it, but in UTC.
         let time = decoded.date_time().to_string().replace('T', " ");
         Ok(Decoded {
             timestamp: format!("{}({})", parts.time_ms, time.trim_end_matches('Z')),

@@ -1,5 +1,6 @@
-//! What a name of another generator stands for: a key and its numbers, or ids of a namespace with a format
-//! (`mapped/ids.rs`). `mapped/warnings.rs` bounds what the operator is warned of.
+//! The meaning of a name of another generator: a key and its numbers, or ids of a namespace with a format (`mapped/ids.rs`).
+//! The files of all three kinds of clients find a name here, and take numbers for it. `mapped/warnings.rs` limits the warnings
+//! to the operator.
 
 pub(super) mod ids;
 mod warnings;
@@ -32,17 +33,17 @@ use crate::{
 pub struct Mapped<'a> {
     names: MappedNames<'a>,
     asking: AskedName<'a>,
-    /// Whether the name has no row of its own.
+    /// Whether the name has no row of its own, so that the row for any name counts.
     is_any: bool,
     namespace: &'a str,
     /// Whether the caller named the namespace.
     names_namespace: bool,
-    /// What the row has after the namespace.
+    /// The part of the row after the namespace.
     row: &'a str,
 }
 
 impl<'a> Mapped<'a> {
-    /// Finds the key of `name` in a table. What stands in braces in its row is the name, or comes from `others`.
+    /// Finds the row of `name` in a table. A word in braces in the row stands for the name, or for a parameter in `others`.
     ///
     /// # Errors
     /// INVALID_ARGUMENT if the table does not have the name.
@@ -69,7 +70,7 @@ impl<'a> Mapped<'a> {
         Ok(Mapped { names, asking, is_any, namespace, names_namespace, row })
     }
 
-    /// Whether the row takes what a request says in this parameter.
+    /// Whether the row uses this parameter of a request.
     pub fn asks_for(&self, parameter: &str) -> bool {
         asked_by(self.row).any(|asked| asked == parameter)
     }
@@ -80,11 +81,11 @@ impl<'a> Mapped<'a> {
         Some(namespaces.by_name(self.namespace)?.config.increment)
     }
 
-    /// The next number of the key, or the next id if its namespace has a format. Then the row says what its parameters are,
-    /// and its key.
+    /// The next number of the key, or the next id if its namespace has a format. The row gives the key and the parameters of an
+    /// id.
     ///
     /// # Errors
-    /// As [`Mapped::next`]; FAILED_PRECONDITION if the id has more than 64 bits, or what the row says does not fit the format.
+    /// Those of [`Mapped::next`]; FAILED_PRECONDITION if the id has more than 64 bits, or the row does not fit the format.
     pub async fn next_number(self, context: &Arc<NodeContext>, due: &Due) -> Result<u64, Refusal> {
         self.admit(context, due).await?;
         let format = {
@@ -103,8 +104,7 @@ impl<'a> Mapped<'a> {
     /// Takes the next `count` numbers of the key.
     ///
     /// # Errors
-    /// Whatever the node refuses it for. INVALID_ARGUMENT and NOT_FOUND become FAILED_PRECONDITION where it was not the caller
-    /// who wrote the key.
+    /// Any refusal of the node. INVALID_ARGUMENT and NOT_FOUND become FAILED_PRECONDITION if the caller did not write the key.
     pub async fn next(
         self, context: &Arc<NodeContext>, count: u64, due: &Due,
     ) -> Result<Range, Refusal> {
@@ -112,12 +112,12 @@ impl<'a> Mapped<'a> {
         self.take(context, count, due).await.map_err(|why| self.told(why))
     }
 
-    /// Counts numbers of the key as skipped that nobody gets.
+    /// Counts numbers of the key that nobody gets: they are skipped.
     pub fn skip(&self, context: &NodeContext, numbers: u64) {
         context.counts.of(self.namespace).skip(SkipCause::cancelled, numbers);
     }
 
-    /// Lets the caller in, before anything is told of the namespace.
+    /// Lets the caller in, before it is told anything of the namespace.
     async fn admit(&self, context: &Arc<NodeContext>, due: &Due) -> Result<(), Refusal> {
         let wanted = Wanted::On(Verb::Next, self.namespace);
         context.admission.admit(&due.by, wanted, due.deadline).await
@@ -156,7 +156,7 @@ impl<'a> Mapped<'a> {
         Ok(Range { first: taken.first, last: taken.last, increment: taken.increment })
     }
 
-    /// The key that was said, and what is known of its namespace.
+    /// The key that the row or the caller gives, and the facts about keys that are known of its namespace.
     async fn key(
         &self, context: &NodeContext, said: &Said<'_>, due: &Due,
     ) -> Result<(OwnedKey, KeysOf), NoNumber> {
@@ -168,7 +168,7 @@ impl<'a> Mapped<'a> {
         let keys = keys.map_err(|refusal| self.without_namespace(refusal))?;
         let key = key(keys.kind, namespace, said.text.as_bytes());
         let key = key.map_err(|refusal| said.failed(refusal))?;
-        // A name that is mistyped makes a key for ever.
+        // A mistyped name makes a key that stays for ever. So the number of keys must have a bound.
         if self.is_any && said.by != WrittenBy::Row && keys.keys_max.is_none() {
             let setting = self.names.setting;
             return Err(NoNumber::Other(refusal!(
@@ -180,7 +180,7 @@ impl<'a> Mapped<'a> {
         Ok((OwnedKey::from(key), keys))
     }
 
-    /// Why nothing is known of the namespace. If the caller named it, it is the name that is wrong.
+    /// The reason why nothing is known of the namespace. If the caller named it, the name is wrong.
     fn without_namespace(&self, refusal: Refusal) -> NoNumber {
         let is_wrong = matches!(refusal.code(), Code::InvalidArgument | Code::NotFound);
         match self.names_namespace && is_wrong {
@@ -194,7 +194,7 @@ impl<'a> Mapped<'a> {
         }
     }
 
-    /// Tells the operator that the first number of a key was asked for: once, since no other call gets that number.
+    /// Tells the operator that the first number of a key was taken. That happens once, since no other call gets that number.
     fn tell_first(&self, number: u64, key: &str) {
         tracing::warn!(
             setting = self.names.setting,
@@ -214,7 +214,7 @@ impl<'a> Mapped<'a> {
         }
     }
 
-    /// The status, and a warning if the operator has to do something.
+    /// The refusal for the caller. The operator is warned if it has to do something.
     fn blamed(self, refusal: Refusal) -> Refusal {
         match refusal.code() {
             Code::InvalidArgument | Code::NotFound => {

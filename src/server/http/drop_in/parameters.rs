@@ -1,4 +1,5 @@
-//! The parameters of a request, from what follows the question mark and from a form in the body.
+//! The parameters of a request: those in its query, and those of a form in its body. A parameter that is given twice is
+//! refused, because two readers could take different ones.
 
 use std::borrow::Cow;
 
@@ -27,12 +28,12 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// What follows the question mark.
+    /// The parameters in the query.
     pub fn of(uri: &Uri) -> Self {
         Parameters { uri: uri.clone(), form: Bytes::new(), _reserved: None }
     }
 
-    /// What follows the question mark, and the form in the body of a POST.
+    /// The parameters in the query, and those of the form in the body of a POST.
     ///
     /// # Errors
     /// If the form is too large, or does not arrive.
@@ -54,7 +55,7 @@ impl Parameters {
     /// The value of a parameter, if it is there.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if it is there more than once, or is no text: different bytes would all be read as U+FFFD.
+    /// INVALID_ARGUMENT if it is there more than once, or is no text: bytes that are no text would all be read as U+FFFD.
     pub fn one(&self, name: &str) -> Result<Option<Cow<'_, str>>, Refusal> {
         let mut values = self.values(name);
         let value = values.next();
@@ -69,7 +70,7 @@ impl Parameters {
         }
     }
 
-    /// The name of the first parameter that is none of those.
+    /// The name of the first parameter that nobody reads.
     pub fn other_than(&self, is_read: impl Fn(&str) -> bool) -> Option<Cow<'_, str>> {
         let mut names = self.pairs().map(|(name, _)| name);
         names.find(|name| !is_read(name))
@@ -79,7 +80,8 @@ impl Parameters {
         self.pairs().filter_map(move |(given, value)| (given == name).then_some(value))
     }
 
-    // They are searched anew each time: a list of them would take many times the memory that was counted for the body.
+    // The parameters are searched anew each time: a list of them would take many times the memory that was counted for the
+    // body.
     fn pairs(&self) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
         let query = self.uri.query().unwrap_or_default().as_bytes();
         form_urlencoded::parse(query).chain(form_urlencoded::parse(&self.form))

@@ -1,4 +1,5 @@
-//! The key or the value that a row of a table gives: the row has it written, or names the parameter of the request that has it.
+//! A key or a value that a row of a table gives. The row has the text itself, or names the parameter of the request that has
+//! it. The author of the text is noted, because a caller is to blame for its own text alone.
 
 use std::borrow::Cow;
 
@@ -8,43 +9,43 @@ use crate::{
     proto::{Code, Refusal, refusal},
 };
 
-/// What a caller says.
+/// The request of a caller.
 #[derive(Debug, Clone, Copy)]
 pub struct AskedName<'a> {
-    /// How rows call the name that is asked for.
+    /// The name of the parameter under which the caller gives the name.
     pub parameter: &'static str,
     /// The name.
     pub name: &'a str,
-    /// What else the request says, if rows may take that.
+    /// The other parameters of the request, if rows may use them.
     pub others: Option<&'a Parameters>,
 }
 
 /// A key or a value.
 #[derive(Debug)]
 pub struct Said<'a> {
-    /// As it is written.
+    /// The text.
     pub text: Cow<'a, str>,
-    /// Who wrote it.
+    /// The author of the text.
     pub by: WrittenBy,
 }
 
-/// Who wrote a key or a value.
+/// The author of a key or a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WrittenBy {
     /// The row.
     Row,
-    /// The caller, as the name that is asked for.
+    /// The caller, as the name that it asks for.
     Name,
     /// The caller, in another parameter.
     Parameter,
 }
 
-/// Why there is no number.
+/// The reason why there is no number.
 #[derive(Debug)]
 pub enum NoNumber {
     /// The caller said something wrong.
     Said(Refusal),
-    /// Anything else. Who is to blame depends on its code.
+    /// Any other failure. Its code decides who is to blame.
     Other(Refusal),
 }
 
@@ -55,10 +56,10 @@ impl From<Refusal> for NoNumber {
 }
 
 impl<'a> Said<'a> {
-    /// What a part of a row stands for.
+    /// The key or the value that a part of a row stands for.
     ///
     /// # Errors
-    /// [`NoNumber::Said`] if the parameter is missing, or there more than once.
+    /// [`NoNumber::Said`] if the parameter is missing, or is there more than once.
     pub fn of(part: RowPart<'a>, asking: &AskedName<'a>) -> Result<Said<'a>, NoNumber> {
         match part {
             RowPart::Written(text) => Ok(Said { text: text.into(), by: WrittenBy::Row }),
@@ -74,12 +75,12 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// Whether the caller wrote it.
+    /// Whether the caller wrote the text.
     pub fn is_by_caller(&self) -> bool {
         self.by != WrittenBy::Row
     }
 
-    /// A failure of a request for it.
+    /// The failure of a request with this text.
     pub fn failed(&self, refusal: Refusal) -> NoNumber {
         match self.is_by_caller() && refusal.code() == Code::InvalidArgument {
             true => NoNumber::Said(refusal),

@@ -116,14 +116,14 @@ async fn segment(
     })?)
 }
 
-/// How many numbers a segment of a type has. There is a row for any type ([`Segments`](crate::node::settings::Segments)); a
-/// segment without one would have a number.
+/// The size of a segment of a type. The setting always has a row for any type ([`Segments`](crate::node::settings::Segments)).
+/// If it had none, a segment would have one number.
 fn segment_size(config: &Config, of_type: &str) -> u64 {
     row_of(&config.tinyid_segment, config.tinyid_names().parameter, of_type)
         .map_or(1, |(numbers, _)| *numbers)
 }
 
-/// How many numbers a request asks for. As with Tinyid it is 1 if it says nothing, and none if it asks for less.
+/// How many numbers a request asks for. As with Tinyid, a request without a size gets one number, and a size below 1 gets none.
 fn batch_size(parameters: &Parameters) -> Result<u64, Refusal> {
     let given = parameters.one("batchSize")?.unwrap_or_default();
     let given = given.trim();
@@ -140,7 +140,8 @@ fn batch_size(parameters: &Parameters) -> Result<u64, Refusal> {
     Ok(u64::try_from(size).unwrap_or(0).min(BATCH_MAX))
 }
 
-/// The type that a request asks for, if it has one of the type's tokens, or one of the cluster's, which then asks.
+/// The type that a request asks for, if the request has one of the type's tokens, or a token of the cluster. The caller becomes
+/// the principal of a token of the cluster.
 async fn type_of<'a>(
     parameters: &'a Parameters, context: &NodeContext, due: &Due,
 ) -> Result<(Cow<'a, str>, Due), Refusal> {
@@ -155,7 +156,7 @@ async fn type_of<'a>(
     if !token.is_empty() {
         context.services.access.check_shows_no_token(&due.by)?;
     }
-    // Whatever else is wrong with it, Tinyid's own answer tells it.
+    // A token that is not known either gets Tinyid's own answer.
     let with_token = due.by.with_token(token.as_bytes());
     match context.admission.admit(&with_token, Wanted::Anything, due.deadline).await {
         Ok(()) => Ok((of_type, Due { by: with_token, ..due.clone() })),
@@ -167,7 +168,8 @@ async fn type_of<'a>(
     }
 }
 
-/// Whether a token is one of those in a text. Their hashes are compared: how long that takes tells nothing of the tokens.
+/// Whether a token is one of those in a text. Hashes are compared, so that the time of a comparison tells nothing of the
+/// tokens.
 fn is_among(known: &str, token: &str) -> bool {
     let token = hash_of(token.as_bytes());
     known.split_whitespace().any(|one| hash_of(one.as_bytes()) == token)
@@ -183,7 +185,7 @@ fn failed(problem: Problem) -> Response {
     problem.told_as((status(&problem), Json(reply)))
 }
 
-/// A failure as text: there is none.
+/// A failure as text: the text is empty.
 fn failed_simply(problem: Problem) -> Response {
     problem.told_as((status(&problem), ""))
 }

@@ -23,8 +23,7 @@ use crate::{
 /// The parameter that names the type.
 const TYPE: &str = "type";
 
-/// The answer to a type or parameter that is missing, repeated or wrong, and to one that nobody reads. Its HTTP status is
-/// 400.
+/// The answer if a type or a parameter is missing, repeated or wrong, or if nobody reads a parameter. Its HTTP status is 400.
 const BAD_REQUEST: Failed<'static> = Failed { error: 412, error_message: "Bad Request" };
 
 /// A number.
@@ -36,7 +35,7 @@ struct NumberAnswer {
     result: u64,
 }
 
-/// Why there is none.
+/// The reason why there is no number.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Failed<'a> {
@@ -49,7 +48,7 @@ pub fn is_on(config: &Config) -> bool {
     !config.yuewen_types.is_empty()
 }
 
-/// Whether a request for `/` comes from such a client, and these are served.
+/// Whether such clients are served, and a request for `/` comes from one.
 pub fn answers(context: &NodeContext, uri: &Uri) -> bool {
     is_on(&context.config) && Parameters::of(uri).has(TYPE)
 }

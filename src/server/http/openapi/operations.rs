@@ -1,4 +1,4 @@
-//! What `proto` describes for HTTP, in OpenAPI: operations, and the messages that they carry. The comments are the
+//! The operations that `proto` describes for HTTP, and their messages, in OpenAPI. The comments in `proto` become the
 //! descriptions.
 
 use std::collections::BTreeMap;
@@ -19,10 +19,10 @@ use crate::{
     },
 };
 
-/// The fields that a header says instead.
+/// The fields whose values stand in headers instead.
 const IN_HEADERS: [&str; 2] = ["timeout_ms", "traceparent"];
 
-/// Adds it to a description.
+/// Adds the operations and the messages to a description.
 pub(super) fn add_to(api: &mut Value) {
     let mut schemas = Schemas::default();
     for endpoint in ENDPOINTS {
@@ -80,7 +80,7 @@ impl Schemas {
         operation
     }
 
-    /// A message in JSON, which is described: one that answers, or the body of a request to a path.
+    /// A message in JSON, and its description. The message is an answer, or the body of a request to the path `asks`.
     fn content(&mut self, message: &str, asks: Option<&str>) -> Value {
         json!({"application/json": {"schema": self.message(message, asks)}})
     }
@@ -114,7 +114,7 @@ impl Schemas {
         })
     }
 
-    /// What may be given for a field in a path or a query.
+    /// The values that a caller may give for a field in a path or a query.
     fn parameter(&mut self, message: &str, field: &FieldDescriptorProto) -> Value {
         match field.r#type() {
             // A key, or bytes.
@@ -126,7 +126,7 @@ impl Schemas {
         }
     }
 
-    /// The value of a field of a message: as it is written, or all that may be given for it.
+    /// The value of a field of a message: as the node writes it, or, with `is_given`, all values that a caller may give.
     fn value(&mut self, message: &str, field: &FieldDescriptorProto, is_given: bool) -> Value {
         let is_entry =
             |of: &&DescriptorProto| of.options.as_ref().is_some_and(MessageOptions::map_entry);
@@ -145,7 +145,7 @@ impl Schemas {
         value
     }
 
-    /// The value of a field, or one of its values.
+    /// The value of a field, or one of its values if it has several.
     fn one_value(&mut self, field: &FieldDescriptorProto, is_given: bool) -> Value {
         use Type::*;
         let (kind, of) = (field.r#type(), name_of(field.type_name()));
@@ -210,7 +210,7 @@ fn text() -> Value {
     })
 }
 
-/// True for what JSON leaves out where there is none: a message, or a field that is `optional`.
+/// True for a field that JSON leaves out if it has no value: a message, or a field that is `optional`.
 fn may_be_absent(field: &FieldDescriptorProto) -> bool {
     let is_message = field.r#type() == Type::Message && field.label() != Label::Repeated;
     is_message || field.proto3_optional()

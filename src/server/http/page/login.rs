@@ -1,7 +1,7 @@
-//! Who may see the status page: callers that may see the status, by what the request itself shows, or by a session, which
-//! begins with a token in a form.
+//! Decides who may see the status page: callers that may see the status. A request shows its caller itself, or names a session.
+//! A session begins with a token in a form.
 //!
-//! `../../foreign_page.rs` refuses before what another site's page sends: nobody is logged in, or out, by one.
+//! `../../foreign_page.rs` has refused the requests of another site's page before. So no such page logs anybody in or out.
 //!
 //! Invariant: a token is in no answer, no error and no log.
 
@@ -30,13 +30,13 @@ use crate::{
     },
 };
 
-/// What the status page needs: it has what the status has.
+/// The right that the status page needs: the one that the status needs.
 pub const PAGE: Wanted<'static> = Wanted::OnAll(Verb::Read);
 /// How many bytes the form has at most, as it is sent.
 const FORM_BYTES_MAX: usize = 4 << 10;
 /// The field of the form.
 const TOKEN: &str = "token";
-/// What a browser is told that shows a session which is not known.
+/// The text for a browser whose session is not known.
 const ENDED: &str = "the session has ended: it lasts eight hours, as long as its token is good, and until the node is \
                      started again";
 
@@ -50,15 +50,15 @@ const POLICY: (HeaderName, &str) = (
 /// The caller that was let in.
 pub struct Visitor {
     by: Principal,
-    /// The session by which, if it is by one.
+    /// The session that let the caller in, if one did.
     session: Option<(Sessions, SessionKey)>,
 }
 
 impl Visitor {
-    /// Checks that it still may see the page.
+    /// Checks that the caller still may see the page.
     ///
     /// # Errors
-    /// UNAUTHENTICATED if its session has ended; else as [`Access::check`].
+    /// UNAUTHENTICATED if its session has ended; else those of [`Access::check`].
     pub fn check(&self, access: &Access) -> Result<(), Refusal> {
         let Some((sessions, key)) = &self.session else {
             return access.check(&self.by, PAGE);
@@ -76,7 +76,7 @@ impl Visitor {
     }
 }
 
-/// Lets in a caller that may see the page, by what the request with this head shows, or else by a session.
+/// Lets in a caller that may see the page. The request with this head shows the caller, or names a session.
 ///
 /// # Errors
 /// UNAUTHENTICATED or PERMISSION_DENIED if neither lets it in; UNAVAILABLE if nobody could be asked about its token;
@@ -93,25 +93,25 @@ pub async fn let_in(
         let by = owner.with_hash(sessions.token_of(key)?);
         Some(Visitor { by, session: Some((sessions.clone(), key)) })
     });
-    // This node knew the token when the session began: nobody has to be asked.
+    // This node knew the token when the session began. So no other node has to be asked.
     let access = &context.services.access;
     let visitor = visitors.find(|visitor| visitor.check(access).is_ok()).ok_or(refusal)?;
     access.connection_is_used_by(&visitor.by)?;
     Ok(visitor)
 }
 
-/// What a caller that is not let in gets in the place of the page: the form.
+/// The answer to a caller that is not let in: the form, in the place of the page.
 pub fn instead_of_page(context: &ContextState, head: &Parts, refusal: Refusal) -> Response {
     let has_shown = !shown_in(&head.headers, &context.config).is_empty();
     refused(refusal, has_shown.then_some(ENDED))
 }
 
-/// The form, with what is to be told above it. The status tells why it is shown; no header asks for a password, for which a
-/// browser would open a window of its own.
+/// The form, with the text `why` above it. The HTTP status tells why the form is shown. No header asks for a password, because
+/// a browser would open a window of its own for it.
 fn refused(refusal: Refusal, why: Option<&str>) -> Response {
     let problem = Problem::from(refusal);
     let status = match problem.code() {
-        // With another token it may be granted.
+        // The page may be granted to another token.
         Code::PermissionDenied => StatusCode::UNAUTHORIZED,
         _ => problem.status(),
     };
@@ -155,7 +155,7 @@ async fn begin(
     context.admission.admit(&owner.with_token(token.as_bytes()), PAGE, due.deadline).await?;
     let id = sessions.begin(hash_of(token.as_bytes()));
     let cookie = cookie(&context.config, Some(&id), owner.is_tls())?;
-    // The browser forgets the session that it had.
+    // The sessions that the browser had before end: it forgets them.
     shown_in(&head.headers, &context.config).into_iter().for_each(|key| sessions.end(key));
     Ok(cookie)
 }

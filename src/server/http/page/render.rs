@@ -37,8 +37,8 @@ pub fn page(view: &View) -> String {
     document(&title, &renewed, &body)
 }
 
-/// The page with the form for a token. `why` says why the last one was not taken, or a session has ended. `has_session`: there
-/// is a session that can be ended.
+/// The page with the form for a token. `why` tells why the last token was not taken, or that a session has ended. With
+/// `has_session` there is a session that can be ended.
 pub fn login(why: Option<&str>, has_session: bool) -> String {
     let body = html! {
         header { h1 { "Ratchet" } }
@@ -238,7 +238,7 @@ fn key(hot: &HotKey) -> String {
         OwnedKey::Id(id) => id.to_string(),
         OwnedKey::Name(name) => match std::str::from_utf8(name) {
             Ok(text) if text.chars().all(is_plain) => text.to_owned(),
-            // What else a name holds could change what stands around it.
+            // Other letters in a name could change the text around it.
             Ok(_) | Err(_) => name.escape_ascii().to_string(),
         },
     }

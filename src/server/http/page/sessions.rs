@@ -25,15 +25,15 @@ const SESSIONS_MAX: usize = 1_000;
 /// How many characters the id of a session has: 128 bits, in hexadecimal digits.
 const ID_CHARS: usize = 32;
 
-/// The sessions of a node. Clones are the same.
+/// The sessions of a node. All clones share them.
 #[derive(Clone, Default)]
 pub struct Sessions(Arc<Mutex<OpenSessions>>);
 
-/// In the order in which they began, which is that in which they end.
+/// The sessions in the order in which they began. They end in the same order.
 #[derive(Default)]
 struct OpenSessions(VecDeque<Session>);
 
-/// The hash of a session's id. Comparing it takes no time that would tell of the id.
+/// The hash of a session's id. The time of a comparison tells nothing of the id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionKey(TokenHash);
 
@@ -51,7 +51,7 @@ impl Sessions {
         id
     }
 
-    /// The hash of the token with which a session began, unless that has ended.
+    /// The hash of the token with which a session began, unless the session has ended.
     pub fn token_of(&self, key: SessionKey) -> Option<TokenHash> {
         self.0.lock().token_of(key, Instant::now())
     }
@@ -106,11 +106,11 @@ pub fn shown_in(headers: &HeaderMap, config: &Config) -> Vec<SessionKey> {
     ids.map(key_of).collect()
 }
 
-/// The header that has a browser keep the id of a session; without an id, that has it forget the one that it has. With
-/// `is_tls` the browser sends it over TLS alone.
+/// The header that has a browser keep the id of a session. Without an id, it has the browser forget the id that it keeps. With
+/// `is_tls` the browser sends the id over TLS alone.
 ///
 /// # Errors
-/// INTERNAL if it is no header.
+/// INTERNAL if the cookie is no header.
 pub fn cookie(config: &Config, id: Option<&str>, is_tls: bool) -> Result<HeaderValue, Refusal> {
     let (id, seconds) = id.map_or(("", 0), |id| (id, LASTS.as_secs()));
     let secure = if is_tls { "; Secure" } else { "" };

@@ -1,4 +1,5 @@
-//! Ids of a namespace with a format, where a row of a table says what their parameters and their key are.
+//! Ids of a namespace with a format. A row of a table gives their key and their parameters, as in `key=42,table=0`. A value
+//! that does not fit is the caller's mistake if the caller gave it, and else the operator's.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -18,10 +19,10 @@ use crate::{
     },
 };
 
-/// What stands before the key among the parameters of a format. No parameter has this name: it is the field for the key.
+/// The name of the key among the parameters of a format. No parameter has this name.
 const KEY: &str = "key";
 
-/// What a row says: the key, and the parameters of the format.
+/// The key and the parameters of the format, as a row gives them.
 #[derive(Debug, Default)]
 struct Chosen<'a> {
     key: Option<Said<'a>>,
@@ -29,8 +30,8 @@ struct Chosen<'a> {
 }
 
 impl<'a> Chosen<'a> {
-    /// What a row says of a format: `key=42,table=0`. Without `=` it is the key, or anything in a format with a worker, whose
-    /// ids have none.
+    /// Reads a row for a format, such as `key=42,table=0`. A row without `=` is the key. In a format with a worker such a row
+    /// may be anything, since the ids have no key.
     fn of(row: &'a str, format: &Format, asking: &AskedName<'a>) -> Result<Chosen<'a>, NoNumber> {
         let fields = row_fields(row).map_err(|part| {
             refusal!(
@@ -70,7 +71,7 @@ impl<'a> Chosen<'a> {
         values.collect()
     }
 
-    /// Whether the caller said what is in a field.
+    /// Whether the caller gave the value of a field.
     fn is_by_caller(&self, field: &str) -> bool {
         let key = self.key.iter().map(|said| (KEY, said));
         let parameters = self.parameters.iter().map(|(name, said)| (*name, said));
@@ -78,7 +79,7 @@ impl<'a> Chosen<'a> {
         all.any(|(name, said)| name == field && said.is_by_caller())
     }
 
-    /// Why the format has no such ids.
+    /// The reason why the format has no such ids.
     fn unfit(&self, error: &EncodeError) -> NoNumber {
         let refusal = refusal!(InvalidRequest, "{error}");
         match error {
@@ -113,10 +114,10 @@ impl Mapped<'_> {
     }
 }
 
-/// Makes an id of a namespace, and of a key in it, that `setting` names, for a client that reads a number of 64 bits.
+/// Makes an id for a client that reads a number of 64 bits. `setting` names the namespace, and the key if there is one.
 ///
 /// # Errors
-/// Whatever the node refuses it for, and FAILED_PRECONDITION if the id has more bits.
+/// Any refusal of the node, and FAILED_PRECONDITION if the id has more bits.
 pub async fn one_id(
     context: &Arc<NodeContext>, setting: &str, (namespace, key): (&str, Option<OwnedKey>),
     parameters: HashMap<String, u64>, due: &Due,
@@ -130,7 +131,7 @@ pub async fn one_id(
     };
     let wanted = Wanted::On(Verb::Next, namespace);
     context.admission.admit(&due.by, wanted, due.deadline).await?;
-    // Before an order number is taken, if this node knows the namespace.
+    // If this node knows the namespace, it refuses before an order number is taken.
     let known = context.group.view.namespaces().by_name(namespace).map(id_format);
     if known.is_some_and(|format| format.is_ok_and(|format| format.bits() > u64::BITS)) {
         return Err(too_long());
@@ -157,7 +158,7 @@ mod tests {
         Format::parse(text).unwrap()
     }
 
-    /// What a request for type 9 says.
+    /// A request for type 9.
     fn asking(others: &Parameters) -> AskedName<'_> {
         AskedName { parameter: "type", name: "9", others: Some(others) }
     }

@@ -1,4 +1,5 @@
-//! At most one warning in some seconds about what clients of other id generators ask, however many requests come.
+//! Limits the warnings about requests of clients of other id generators: at most one in some seconds, however many requests
+//! come.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ pub(super) struct Warnings {
 }
 
 impl Warnings {
-    /// Whether a warning is to be logged: none was logged lately.
+    /// Whether a warning is to be logged, because none was logged lately.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         let mut last = self.last.lock();
         let is_due = last.is_none_or(|last| now.saturating_duration_since(last) > EVERY);

@@ -1,4 +1,4 @@
-//! Many numbers in one answer, written piece by piece as the caller reads it: 100 000 of them have 2 MB.
+//! Many numbers in one answer: 100 000 of them have 2 MB. So they are written piece by piece, as the caller reads the answer.
 
 use std::convert::Infallible;
 
@@ -19,7 +19,7 @@ const PIECE: usize = 512;
 pub struct Listed {
     pub media_type: &'static str,
     pub before: &'static str,
-    /// `None` for no numbers.
+    /// The numbers; `None` if there are none.
     pub range: Option<Range>,
     pub after: &'static str,
 }
@@ -32,7 +32,7 @@ impl Listed {
         })
     }
 
-    /// How many bytes it has.
+    /// How many bytes the list has, with the two texts.
     fn length(&self) -> usize {
         let digits = |number: u64| number.ilog10() as usize + 1;
         let numbers: usize = self.numbers().map(|number| digits(number) + 1).sum();

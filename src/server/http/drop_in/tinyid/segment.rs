@@ -1,8 +1,9 @@
 //! A range of numbers as a segment that clients of Tinyid share out themselves.
 //!
-//! Of a segment they hand out the numbers above `currentId`, up to `maxId`, whose remainder of a division by `delta` is
-//! `remainder`: first the smallest of these, then each one `delta` above the last. Invariant: those are the range's numbers,
-//! and no others, because `currentId` lies right below the first one.
+//! The clients hand out the numbers above `currentId`, up to `maxId`, whose remainder after a division by `delta` is
+//! `remainder`. They begin with the smallest of these numbers, and go up by `delta`.
+//!
+//! Invariant: they hand out the numbers of the range, and no others, because `currentId` lies right below the first one.
 
 use serde::Serialize;
 
@@ -30,7 +31,7 @@ pub struct Segment {
     pub max_id: u64,
     /// The distance between two numbers.
     pub delta: u64,
-    /// What is left of each number when it is divided by `delta`.
+    /// The remainder of each number after a division by `delta`.
     pub remainder: u64,
 }
 
@@ -81,8 +82,8 @@ mod tests {
         Range { first, last: first + (count - 1) * increment, increment }
     }
 
-    /// What a client of Tinyid hands out of a segment. It goes up from `current_id` one by one until the remainder fits,
-    /// unless it fits at once, and takes a step back so that the step of its first number leads there.
+    /// The numbers that a client of Tinyid hands out of a segment. If the remainder of `current_id` does not fit, the client
+    /// goes up one by one until it fits, and then back by `delta`. Each number is `delta` above the one before.
     fn shared_out(segment: Segment) -> Vec<u64> {
         let signed = |number: u64| i64::try_from(number).expect("a signed number");
         let (delta, remainder) = (signed(segment.delta), signed(segment.remainder));
