@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tokio::{
     sync::{Mutex, OwnedMutexGuard},
-    time::Instant,
+    time::{Instant, timeout_at},
 };
 
 use super::{
@@ -21,7 +21,7 @@ use super::{
     common::Common,
     members::Members,
     requests::{operation::ByLeader, refused::proposal_failed},
-    way::attempt::Attempt,
+    way::{attempt::Attempt, patience::time_to_tell},
 };
 use crate::{
     allocator::Term,
@@ -59,11 +59,18 @@ impl Grants {
     /// it waited.
     ///
     /// # Errors
-    /// As [`Principal::check_still`].
+    /// DEADLINE_EXCEEDED if another change takes that long; else those of [`Principal::check_still`].
     async fn turn(
-        &self, by: &Principal, wanted: Wanted<'_>,
+        &self, by: &Principal, wanted: Wanted<'_>, deadline: Instant,
     ) -> Result<OwnedMutexGuard<()>, Refusal> {
-        let turn = self.turn.clone().lock_owned().await;
+        let turn = timeout_at(time_to_tell(deadline), self.turn.clone().lock_owned()).await;
+        let turn = turn.map_err(|_| {
+            refusal!(
+                DeadlineExceeded,
+                "nothing is changed: an earlier change of who may do what is under way; ask again when a majority of the voters runs"
+            )
+            .not_done()
+        })?;
         by.check_still(&self.group, wanted)?;
         Ok(turn)
     }
@@ -158,7 +165,7 @@ impl ByLeader for v1::CreateTokenRequest {
     }
 
     async fn carry_out(
-        self, grants: &Grants, (term, by): (&Term, &Principal), _: Instant,
+        self, grants: &Grants, (term, by): (&Term, &Principal), deadline: Instant,
     ) -> Attempt<v1::Principal> {
         check_token_name(&self.name).map_err(|why| invalid(&why))?;
         let (hash, granted) = (read_hash(&self.sha256)?, read_grants(&self.grants)?);
@@ -173,7 +180,7 @@ impl ByLeader for v1::CreateTokenRequest {
             );
         }
         grants.check_peer_tls().await?;
-        let turn = grants.turn(by, self.wanted()).await?;
+        let turn = grants.turn(by, self.wanted(), deadline).await?;
         let token = TokenRecord {
             name: self.name,
             expires_ms: self.expires_ms,
@@ -206,9 +213,9 @@ impl ByLeader for v1::RevokeTokenRequest {
     }
 
     async fn carry_out(
-        self, grants: &Grants, (term, by): (&Term, &Principal), _: Instant,
+        self, grants: &Grants, (term, by): (&Term, &Principal), deadline: Instant,
     ) -> Attempt<v1::RevokeTokenResponse> {
-        let turn = grants.turn(by, self.wanted()).await?;
+        let turn = grants.turn(by, self.wanted(), deadline).await?;
         let mut meant: Vec<_> = grants.group.view.principals().tokens_named(&self.name).collect();
         let ids = meant.iter().map(|hash| hash.id()).collect::<Vec<_>>().join(", ");
         if let Some(id) = &self.id {
@@ -276,7 +283,7 @@ impl ByLeader for v1::SetGrantsRequest {
     }
 
     async fn carry_out(
-        self, grants: &Grants, (term, by): (&Term, &Principal), _: Instant,
+        self, grants: &Grants, (term, by): (&Term, &Principal), deadline: Instant,
     ) -> Attempt<v1::Principal> {
         let key = read_key(&self.principal, self.addresses.as_deref())?;
         let granted = read_grants(&self.grants)?;
@@ -288,7 +295,7 @@ impl ByLeader for v1::SetGrantsRequest {
         if !grants.before_and_after(&change)?.1.is_open() {
             grants.check_peer_tls().await?;
         }
-        let turn = grants.turn(by, self.wanted()).await?;
+        let turn = grants.turn(by, self.wanted(), deadline).await?;
         let (before, after) = grants.before_and_after(&change)?;
         check_granting(&grants.config, &before, &after)?;
         let now_ms = || grants.group.leader_wall_ms();
@@ -315,10 +322,10 @@ impl ByLeader for v1::SetQuotasRequest {
     }
 
     async fn carry_out(
-        self, grants: &Grants, (term, by): (&Term, &Principal), _: Instant,
+        self, grants: &Grants, (term, by): (&Term, &Principal), deadline: Instant,
     ) -> Attempt<v1::SetQuotasResponse> {
         let quotas = read_quotas(&self.quotas)?;
-        let turn = grants.turn(by, self.wanted()).await?;
+        let turn = grants.turn(by, self.wanted(), deadline).await?;
         let keys = grants.holders(&self)?;
         let everything = Grant::everything();
         let change = AccessChange::SetQuotas { keys: keys.clone(), quotas, everything };
