@@ -150,10 +150,11 @@ async fn serve_ports(mut config: Config, seams: Seams, tls: Tls) -> Result<Node,
     node.run_until_stopped("activity", node.context().services.status.clone().observe_activity());
     node.run_until_stopped("readiness", node.context().readiness.clone().follow());
     node.run("peer port", ports.clone().serve_peers(listeners.peer, ports.of_peers(&tls)));
-    let of_grpc = ports.of_clients(&tls, RefusedAt::grpc, Some(b"h2"));
-    node.run("client port", ports.clone().serve_clients(listeners.client, of_grpc.clone()));
+    let opening = ports.of_clients(&tls, RefusedAt::grpc, Some(b"h2"));
+    node.run("client port", ports.clone().serve_clients(listeners.client, opening));
     if let Some(listener) = listeners.admin {
-        node.run("admin port", ports.clone().serve_administrators(listener, of_grpc));
+        let opening = ports.of_clients(&tls, RefusedAt::grpc, Some(b"h2"));
+        node.run("admin port", ports.clone().serve_administrators(listener, opening));
     }
     if let Some(local) = local {
         node.run("local socket", ports.clone().serve_local(local));

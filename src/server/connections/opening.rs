@@ -143,10 +143,21 @@ impl Handshakes {
             (true, _) => self.shake_hands(socket).await,
             (false, true) => Ok(socket.into()),
             (false, false) => {
-                Err(Failed::Otherwise("it speaks no TLS, which this port requires".to_owned()))
+                let why = "it speaks no TLS, which this port requires".to_owned();
+                Err((Failed::Otherwise(why), None))
             }
         };
-        opened.map_err(|failed| self.tell(failed, from))
+        let (failed, socket) = match opened {
+            Ok(stream) => return Ok(stream),
+            Err(failed) => failed,
+        };
+        // Now: the connection may end while the other end is let read.
+        let why = self.tell(failed, from);
+        if let Some(socket) = socket {
+            // A caller that does not read it learns less. The connection fails all the same.
+            let _ = timeout(LAST_WORDS_TIME_MAX, let_read(socket)).await;
+        }
+        Err(why)
     }
 
     /// Has the log tell why a connection from there does not begin. Returns that as text.
@@ -173,21 +184,18 @@ impl Handshakes {
         }
     }
 
-    async fn shake_hands(&self, socket: TcpStream) -> Result<Stream, Failed> {
+    /// The stream after a handshake. If that fails, the socket may have an alert on its way that says why.
+    async fn shake_hands(&self, socket: TcpStream) -> Result<Stream, (Failed, Option<TcpStream>)> {
         let mut config = self.certificates.current().server.clone();
         config.alpn_protocols = self.alpn.map(<[u8]>::to_vec).into_iter().collect();
         let shaking = TlsAcceptor::from(Arc::new(config))
             .accept_with(socket, |session| session.set_buffer_limit(Some(UNSENT_BYTES_MAX)));
         match timeout(HANDSHAKE_TIME_MAX, shaking.into_fallible()).await {
-            Ok(Ok(stream)) => self.identified(stream),
-            Ok(Err((error, socket))) => {
-                // A caller that does not read it learns less. The connection fails all the same.
-                let _ = timeout(LAST_WORDS_TIME_MAX, let_read(socket)).await;
-                Err(error.into())
-            }
+            Ok(Ok(stream)) => self.identified(stream).map_err(|failed| (failed, None)),
+            Ok(Err((error, socket))) => Err((error.into(), Some(socket))),
             Err(_) => {
                 let why = format!("it took longer than {} s", HANDSHAKE_TIME_MAX.as_secs());
-                Err(Failed::Otherwise(why))
+                Err((Failed::Otherwise(why), None))
             }
         }
     }
