@@ -114,6 +114,7 @@ async fn attempt(options: &Options) -> io::Result<Run> {
         leaderships: monitor.leaderships(),
     };
     write_down(&run)?;
+    injector.cluster.check_secrets_untold(&options.out)?;
     Ok(run)
 }
 

@@ -61,6 +61,40 @@ label! {
 }
 
 label! {
+    /// The interface at which somebody is refused, by what it shows.
+    RefusedAt as "interface" {
+        /// The public API: gRPC.
+        grpc,
+        /// JSON over HTTP.
+        http,
+        /// The protocol of Redis.
+        redis,
+        /// The protocol of the nodes.
+        peer,
+    }
+}
+
+impl From<Interface> for RefusedAt {
+    fn from(interface: Interface) -> RefusedAt {
+        match interface {
+            Interface::grpc => RefusedAt::grpc,
+            Interface::http => RefusedAt::http,
+            Interface::redis => RefusedAt::redis,
+        }
+    }
+}
+
+label! {
+    /// The kind of what somebody shows to be known by.
+    Shown as "kind" {
+        /// A token.
+        token,
+        /// A certificate.
+        certificate,
+    }
+}
+
+label! {
     /// The side that a certificate is shown to.
     CertificateOf as "side" {
         /// The ports for clients.
@@ -146,8 +180,9 @@ metrics! {
         client_connections: By<Interface, Gauge>,
         /// Connections of clients that were refused because there were too many, by interface.
         client_connections_refused: Counters<Interface>,
-        /// Calls that were refused because the token that their caller shows is worth nothing, by interface.
-        logins_refused: Counters<Interface>,
+        /// Calls that were refused because the token that their caller shows is worth nothing, and connections that were refused
+        /// because of their certificate, or the lack of one; by interface and kind.
+        logins_refused: PairCounters<RefusedAt, Shown>,
         /// For how long the certificate in use is valid, by the side it is shown to; infinite where there is none.
         certificate_left_seconds: SecondsBy<CertificateOf>,
         /// NextMany calls in progress.

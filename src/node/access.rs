@@ -16,7 +16,7 @@ mod spending;
 mod wire;
 
 pub use self::{
-    audit::{AUDIT, Entrance},
+    audit::{AUDIT, Entrance, RefusedCertificate},
     open::are_peers_nodes,
     wire::written_quotas,
 };
@@ -323,6 +323,11 @@ impl Access {
             self.audit.turned_away(&asker, None, &Subject::of(Wanted::Anything), &refused);
         }
         refused
+    }
+
+    /// Has the audit tell of a connection that is refused because of a certificate.
+    pub fn refuse_certificate(&self, refused: &RefusedCertificate<'_>) {
+        self.audit.refuse_certificate(refused);
     }
 
     /// Sees that a call that shows a token elsewhere than in its headers has none there, too.

@@ -87,8 +87,8 @@ mod traces;
 mod way;
 
 pub use access::{
-    AUDIT, Access, Entrance, Guarded, LetIn, Principal, SeveralTokens, are_peers_nodes, hash_of,
-    written_quotas,
+    AUDIT, Access, Entrance, Guarded, LetIn, Principal, RefusedCertificate, SeveralTokens,
+    are_peers_nodes, hash_of, written_quotas,
 };
 pub use callers::{
     Caller, Callers, Counted, CountedKind, Guest, GuestCall, KNOWN_WITHIN, Port, Silence,

@@ -69,7 +69,7 @@ use tower::Layer;
 
 use crate::{
     consensus::MESSAGE_BYTES_MAX,
-    metrics::Interface,
+    metrics::{Interface, RefusedAt},
     node::{Config, Node, NodeContext, Port, Seams, StartError, are_peers_nodes},
     proto::{
         PUBLIC_DESCRIPTORS,
@@ -84,7 +84,7 @@ use connections::{
     client_limit::client_connections,
     listeners::Listeners,
     local_socket::LocalSocket,
-    opening::Opening,
+    opening::{Handshakes, Opening},
     owner::Owner,
     places::{ConnectionPlace, WhenFull},
     serve,
@@ -149,27 +149,25 @@ async fn serve_ports(mut config: Config, seams: Seams, tls: Tls) -> Result<Node,
         "listening"
     );
     let ports = Ports { context: node.context().clone(), stop: node.stopping() };
-    let config = &node.context().config;
     node.run_until_stopped("activity", node.context().services.status.clone().observe_activity());
     node.run_until_stopped("readiness", node.context().readiness.clone().follow());
-    node.run("peer port", ports.clone().serve_peers(listeners.peer, of_peers(&tls, config)));
-    node.run(
-        "client port",
-        ports.clone().serve_clients(listeners.client, of_clients(&tls, config, Some(b"h2"))),
-    );
+    node.run("peer port", ports.clone().serve_peers(listeners.peer, ports.of_peers(&tls)));
+    let opening = ports.of_clients(&tls, RefusedAt::grpc, Some(b"h2"));
+    node.run("client port", ports.clone().serve_clients(listeners.client, opening));
     if let Some(listener) = listeners.admin {
-        let opening = of_clients(&tls, config, Some(b"h2"));
+        let opening = ports.of_clients(&tls, RefusedAt::grpc, Some(b"h2"));
         node.run("admin port", ports.clone().serve_administrators(listener, opening));
     }
     if let Some(local) = local {
         node.run("local socket", ports.clone().serve_local(local));
     }
     if let Some(listener) = listeners.http {
-        let opening = of_clients(&tls, config, Some(b"http/1.1"));
+        let opening = ports.of_clients(&tls, RefusedAt::http, Some(b"http/1.1"));
         node.run("http port", ports.clone().serve_http(listener, opening));
     }
     if let Some(listener) = listeners.resp {
-        node.run("redis port", ports.clone().serve_resp(listener, of_clients(&tls, config, None)));
+        let opening = ports.of_clients(&tls, RefusedAt::redis, None);
+        node.run("redis port", ports.clone().serve_resp(listener, opening));
     }
     if let Some(listener) = listeners.metrics {
         node.run("metrics port", ports.serve_metrics(listener));
@@ -182,17 +180,6 @@ async fn serve_ports(mut config: Config, seams: Seams, tls: Tls) -> Result<Node,
     Ok(node)
 }
 
-/// How connections of clients begin on a port with this ALPN protocol, if it has one.
-fn of_clients(tls: &Tls, config: &Config, alpn: Option<&'static [u8]>) -> Opening {
-    Opening::new(tls.clients.clone(), config.tls.takes_plain(), alpn)
-}
-
-/// How connections of peers begin.
-fn of_peers(tls: &Tls, config: &Config) -> Opening {
-    let opening = Opening::new(tls.peers.clone(), config.peer_tls.takes_plain(), Some(b"h2"));
-    opening.for_nodes(&config.cluster)
-}
-
 /// The ports of a node.
 #[derive(Clone)]
 struct Ports {
@@ -203,6 +190,33 @@ struct Ports {
 }
 
 impl Ports {
+    /// How connections of clients begin at a port of this interface, with this ALPN protocol, if it has one.
+    fn of_clients(&self, tls: &Tls, at: RefusedAt, alpn: Option<&'static [u8]>) -> Opening {
+        Opening::new(tls.clients.clone().map(|certificates| Handshakes {
+            certificates,
+            takes_plain: self.context.config.tls.takes_plain(),
+            alpn,
+            cluster: None,
+            at,
+            access: self.context.services.access.clone(),
+            warning: Arc::default(),
+        }))
+    }
+
+    /// How connections of peers begin.
+    fn of_peers(&self, tls: &Tls) -> Opening {
+        let config = &self.context.config;
+        Opening::new(tls.peers.clone().map(|certificates| Handshakes {
+            certificates,
+            takes_plain: config.peer_tls.takes_plain(),
+            alpn: Some(b"h2"),
+            cluster: Some(config.cluster.clone()),
+            at: RefusedAt::peer,
+            access: self.context.services.access.clone(),
+            warning: Arc::default(),
+        }))
+    }
+
     /// Serves the client port: the public API, health and reflection.
     async fn serve_clients(self, listener: TcpListener, opening: Opening) {
         let limits = self.client_limits("client", Interface::grpc);

@@ -1,6 +1,11 @@
 //! What the log of a node tells of administrative calls, and of callers that are not let in.
 
-use std::{fs, net::SocketAddr, time::Duration};
+use std::{
+    fs,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use ratchet::{
     node::hash_of,
@@ -14,13 +19,19 @@ use ratchet::{
 };
 use ratchet_client::api::ids_client::IdsClient;
 use serde_json::Value;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+use tokio_rustls::rustls::ALL_VERSIONS;
 use tonic::{Code, Request};
 
 use super::methods::over_redis;
 use crate::common::{
+    certificates::{Certificates, Pair, connect_with},
     channel,
     closed::{ADMIN, Asking, asking, create, everything, grant, granting, next},
-    eventually, http, http_get,
+    eventually, http, http_get, in_time,
     openmetrics::{parse, value},
     other_than, others,
     processes::{Processes, ratchet},
@@ -66,10 +77,17 @@ fn namespace(name: &str) -> CreateNamespaceRequest {
     CreateNamespaceRequest { name: name.to_owned(), ..CreateNamespaceRequest::default() }
 }
 
-async fn logins_refused(metrics: SocketAddr, interface: &str) -> f64 {
+/// How many logins were refused at an interface, because of what is shown: a token, or a certificate.
+async fn logins_refused(metrics: SocketAddr, interface: &str, kind: &str) -> f64 {
     let page = http_get(metrics, "/metrics").await;
-    let sample = format!("ratchet_logins_refused_total{{interface=\"{interface}\"}}");
-    value(&parse(&page.body), &sample)
+    let labels = format!("interface=\"{interface}\",kind=\"{kind}\"");
+    value(&parse(&page.body), &format!("ratchet_logins_refused_total{{{labels}}}"))
+}
+
+/// How many refused calls and connections the lines tell of, with those that had no line.
+fn refusals_told(lines: &[Value]) -> u64 {
+    let left_out = lines.iter().filter_map(|line| line["fields"]["left_out"].as_u64());
+    left_out.map(|left_out| left_out + 1).sum()
 }
 
 /// What the administrator asks for in turn: one call that reads, some that are carried out, and some that fail.
@@ -366,7 +384,10 @@ async fn callers_that_are_not_let_in_are_told_with_who_they_are_and_counted() {
     ];
     assert_eq!(told, expected.map(|row| row.map(str::to_owned)));
     for (interface, count) in [("grpc", 2.0), ("http", 3.0), ("redis", 3.0)] {
-        assert_eq!(logins_refused(place.metrics_listen, interface).await, count, "{interface}");
+        let refused = logins_refused(place.metrics_listen, interface, "token").await;
+        assert_eq!(refused, count, "{interface}");
+        let refused = logins_refused(place.metrics_listen, interface, "certificate").await;
+        assert_eq!(refused, 0.0, "{interface}");
     }
     // However many strangers come, what a known caller may not do is told.
     for _ in 0..30 {
@@ -400,13 +421,95 @@ async fn many_refused_logins_are_few_lines_that_tell_how_many_were_left_out() {
     // What was left out is told by the first line of a later second.
     eventually("all are told", async || {
         refused().await;
-        let refused = logins_refused(place.metrics_listen, "redis").await;
-        let left_out = |line: &Value| line["fields"]["left_out"].as_u64();
-        let told = lines(&cluster, 1);
-        let told: u64 = told.iter().filter_map(left_out).map(|left_out| left_out + 1).sum();
-        (told as f64 == refused).then_some(())
+        let refused = logins_refused(place.metrics_listen, "redis", "token").await;
+        (refusals_told(&lines(&cluster, 1)) as f64 == refused).then_some(())
     })
     .await;
+}
+
+/// Opens a connection with TLS that shows this certificate, or none, and sees that it is refused.
+async fn is_refused(certificates: &Certificates, shown: Option<Pair>, address: SocketAddr) {
+    let config = Arc::new(certificates.config_showing(shown, ALL_VERSIONS));
+    let opened = async {
+        // With TLS 1.3 a client learns after its own part of the handshake that it is refused.
+        let mut stream = connect_with(&config, address).await?;
+        stream.read_to_end(&mut Vec::new()).await
+    };
+    in_time("the end of a connection", opened).await.expect_err("it is refused");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_whose_certificate_is_refused_is_a_refused_login_at_each_interface() {
+    let (certificates, others) = (Certificates::new(), Certificates::new());
+    let mut cluster = Processes::configured(1, &JSON[..2]);
+    let place = cluster.places[&1].clone();
+    certificates.node(1, &place.listen.ip().to_string(), &[]);
+    certificates.make(&["node", "--cluster", "prod", "--node-id", "5", "--host", "localhost"]);
+    certificates.client("billing");
+    others.client("billing");
+    let ca = format!("--tls-client-ca={}", certificates.path("ca.crt"));
+    let flags =
+        [certificates.client_flags(1, "require"), vec![ca], certificates.peer_flags(1, "require")];
+    cluster.own_flags.insert(1, flags.concat());
+    cluster.spawn(1);
+    let ports = [
+        ("grpc", place.listen),
+        ("http", place.http_listen),
+        ("redis", place.resp_listen),
+        ("peer", place.peer_listen),
+    ];
+    let peer = ports[3];
+    let at_each = ports.into_iter().flat_map(|port| {
+        let of_others = Some((&others, "client-billing"));
+        [
+            (port, None, "no certificate", "peer sent no certificates"),
+            (port, of_others, "unknown certificate", "invalid peer certificate: "),
+        ]
+    });
+    let at_peers = [
+        ("client-billing", "ratchet://test/client/billing"),
+        // Another node's than one of this cluster.
+        ("node-5", "ratchet://prod/5"),
+    ];
+    let at_peers = at_peers.map(|(name, who)| {
+        (peer, Some((&certificates, name)), who, "which is no node of cluster \"test\"")
+    });
+    for ((interface, address), shown, who, why) in at_each.chain(at_peers) {
+        // The node may not listen yet. Many at a time are few lines.
+        let line = eventually("a line of the audit", async || {
+            is_refused(&certificates, shown.map(|(of, name)| of.pair(name)), address).await;
+            lines(&cluster, 1).into_iter().find(|line| {
+                let field = |name: &str| line["fields"][name].as_str().unwrap_or_default();
+                (field("interface"), field("who")) == (interface, who)
+                    && field("outcome").contains(why)
+            })
+        })
+        .await;
+        assert_eq!(line["level"], "WARN", "{line}");
+        let from = line["fields"]["from"].as_str().map(str::parse::<IpAddr>);
+        assert!(matches!(from, Some(Ok(_))), "{line}");
+        assert_eq!(line["fields"].get("method"), None, "{line}");
+    }
+    // All are counted. What was left out is told by the first line of a later second.
+    eventually("all are told", async || {
+        is_refused(&certificates, None, place.resp_listen).await;
+        let mut counted = 0.0;
+        for (interface, _) in ports {
+            counted += logins_refused(place.metrics_listen, interface, "certificate").await;
+        }
+        (refusals_told(&lines(&cluster, 1)) as f64 == counted).then_some(())
+    })
+    .await;
+    for (interface, _) in ports {
+        assert_eq!(logins_refused(place.metrics_listen, interface, "token").await, 0.0);
+    }
+    // Nothing else tells of them, and what fails for another reason is not among them.
+    assert_eq!(cluster.said(1, "no TLS handshake"), 0);
+    let before = lines(&cluster, 1).len();
+    let mut plain = TcpStream::connect(place.listen).await.expect("a connection");
+    plain.write_all(b"PING\r\n").await.expect("sent");
+    until("what speaks no TLS is told", || cluster.said(1, "it speaks no TLS") == 1).await;
+    assert_eq!(lines(&cluster, 1).len(), before);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -249,6 +249,12 @@ async fn connected_for_a_moment(
     panic!("no connection while a certificate is valid")
 }
 
+/// Whether the audit tells of a certificate that is refused for this reason.
+fn is_told(dir: &TempDir, why: &str) -> bool {
+    let log = fs::read_to_string(dir.path().join("log")).expect("a log");
+    log.lines().any(|line| line.contains("ratchet::audit: not let in") && line.contains(why))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_that_expires_ends_no_open_connection_and_begins_no_other() {
     let (certificates, dir) = (Certificates::new(), TempDir::new().expect("a directory"));
@@ -261,6 +267,8 @@ async fn a_certificate_that_expires_ends_no_open_connection_and_begins_no_other(
     let config = Arc::new(certificates.config_showing(Some(shown), &VERSIONS));
     assert!(!ping(&config, node.redis).await.is_some_and(|(_, answered)| answered));
     assert!(is_answered(&mut open, PING.0).await, "nor does a refused one end it");
+    let why = "invalid peer certificate: certificate expired";
+    until("it is a refused login", || is_told(&dir, why)).await;
 }
 
 /// Has a node show a certificate that is valid until then.
@@ -366,6 +374,7 @@ async fn a_session_does_not_go_on_once_the_certificate_of_its_beginning_has_expi
         let expired = ping(&config, node.redis).await;
         assert_eq!(expired, Some((HandshakeKind::Resumed, false)), "{:?}", version.version);
     }
+    until("it is a refused login", || is_told(&dir, "its certificate: it has expired")).await;
     // The node goes on with those whose certificates are valid.
     let lasts = client_until(&ca, SystemTime::now() + Duration::from_secs(86_400));
     let config = Arc::new(certificates.config_showing(Some(lasts), &VERSIONS));

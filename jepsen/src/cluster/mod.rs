@@ -2,6 +2,7 @@
 //! allows.
 
 mod config;
+mod leaks;
 mod pods;
 mod ports;
 mod process;

@@ -116,6 +116,14 @@ impl Cluster {
         Secrets::make(binary, &self.dir, preload, &nodes).map(Some)
     }
 
+    /// Sees that no file below `dir`, where the run is told of, tells a token or a private key of the cluster.
+    ///
+    /// # Errors
+    /// One does, or cannot be read.
+    pub fn check_secrets_untold(&self, dir: &Path) -> io::Result<()> {
+        self.secrets.as_ref().map_or(Ok(()), |secrets| secrets.check_untold(dir))
+    }
+
     fn create_node(&self, id: Port) -> io::Result<Node> {
         let mount = self.dir.join(format!("disk-{id}"));
         fs::create_dir_all(&mount)?;

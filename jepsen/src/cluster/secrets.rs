@@ -10,6 +10,7 @@ use std::{
     sync::Arc,
 };
 
+use super::leaks;
 use crate::{
     access::{Access, Files},
     clock::Clock,
@@ -58,6 +59,14 @@ impl Secrets {
             token,
         })?;
         Ok(Secrets { dir, access: Arc::new(access) })
+    }
+
+    /// Sees that no file below `dir` tells one of them.
+    ///
+    /// # Errors
+    /// One does, or cannot be read.
+    pub fn check_untold(&self, dir: &Path) -> io::Result<()> {
+        leaks::check(dir, &self.dir)
     }
 
     /// The flags of `ratchet start` for a node.

@@ -1,4 +1,4 @@
-//! The audit: a line of the log for each administrative call, and one for a caller that is not let in.
+//! The audit: a line of the log for each administrative call, and one for a caller, or a connection, that is not let in.
 //!
 //! The node that was asked writes the line, once, when the call has ended: whichever node carries it out, and also if the
 //! caller did not wait for the answer.
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{
-    metrics::{Interface, Label, Metrics},
+    metrics::{Interface, Label, Metrics, RefusedAt, Shown},
     node::line_rate::LineRate,
     proto::{Code, Refusal, name_of_reason},
     sequence::{LOCAL, NodeId, Wanted},
@@ -24,6 +24,8 @@ pub const AUDIT: &str = "ratchet::audit";
 const REFUSED_PER_SECOND: u64 = 10;
 /// How many characters of a caller's own words a line has in one place.
 const WORDS_CHARS_MAX: usize = 128;
+/// How many characters a line has of why a certificate is refused. That may name what is in the certificate.
+const WHY_CHARS_MAX: usize = 512;
 /// As many as a change has in a line: nothing that may be granted is cut off, nor any quota that may be set.
 const CHANGE_CHARS_MAX: usize = 8_192;
 /// The outcome of a call whose caller does not wait for it. It may be carried out.
@@ -68,6 +70,19 @@ impl Asker {
         let who = "several tokens".to_owned();
         Asker { who, entrance, shown: None, shows_token: true, is_known: false }
     }
+}
+
+/// A connection that is refused because of the certificate at its other end, or because it has none.
+#[derive(Debug)]
+pub struct RefusedCertificate<'a> {
+    /// The URI of the certificate, if a CA of this node has signed it and it names one URI; otherwise what there is to say.
+    pub who: &'a str,
+    /// From which address, if that is known still.
+    pub from: Option<IpAddr>,
+    /// At which interface.
+    pub at: RefusedAt,
+    /// Why it is refused.
+    pub why: &'a str,
 }
 
 /// The subject of a call, and the grant that its caller needs.
@@ -158,6 +173,28 @@ impl Audit {
         }
     }
 
+    /// Tells of a connection that is refused because of a certificate, and counts it. Nobody vouches for who opens it, so its
+    /// lines are among those of callers that are not known.
+    pub fn refuse_certificate(&self, refused: &RefusedCertificate<'_>) {
+        let RefusedCertificate { who, from, at, why } = refused;
+        self.metrics.logins_refused.of(*at).add(Shown::certificate, 1);
+        let Some(left_out) = self.unknown.lock().take(Instant::now()) else {
+            return;
+        };
+        let from = from.map_or_else(|| "unknown".to_owned(), |from| from.to_string());
+        let outcome: String = why.chars().take(WHY_CHARS_MAX).collect();
+        tracing::warn!(
+            target: AUDIT,
+            who = words(who),
+            from,
+            interface = RefusedAt::VALUES[at.place()],
+            outcome,
+            node = self.node,
+            left_out,
+            "not let in"
+        );
+    }
+
     fn tell(&self, line: &Line<'_>) {
         let Line { asker: Asker { who, entrance, shown, .. }, method, subject, outcome } = line;
         tracing::info!(
@@ -181,7 +218,7 @@ impl Audit {
         let Asker { who, entrance, shown, shows_token, is_known } = asker;
         let is_worthless = refused.code() == Code::Unauthenticated;
         if *shows_token && is_worthless {
-            self.metrics.logins_refused.add(entrance.interface, 1);
+            self.metrics.logins_refused.of(entrance.interface.into()).add(Shown::token, 1);
         }
         // At the wrong port nobody looks what it is worth that a stranger shows.
         let rate = if is_worthless || !is_known { &self.unknown } else { &self.known };
@@ -286,6 +323,28 @@ mod tests {
             audit.turned_away(&asker(is_known), None, &subject, &refused);
         }
         assert_eq!([&audit.unknown, &audit.known].map(|rate| rate.lock().written()), [2, 1]);
+    }
+
+    #[test]
+    fn a_refused_certificate_is_counted_each_time_and_told_as_often_as_other_strangers() {
+        let metrics = Metrics::new();
+        let audit = Audit::new(1, metrics.clone());
+        let refused = RefusedCertificate {
+            who: "unknown certificate",
+            from: Some([10, 0, 0, 1].into()),
+            at: RefusedAt::peer,
+            why: "invalid peer certificate: UnknownIssuer",
+        };
+        for _ in 0..=REFUSED_PER_SECOND {
+            audit.refuse_certificate(&refused);
+        }
+        let counted = metrics.logins_refused.of(RefusedAt::peer);
+        assert_eq!(
+            [Shown::certificate, Shown::token].map(|kind| counted.get(kind)),
+            [REFUSED_PER_SECOND + 1, 0]
+        );
+        let told = [&audit.unknown, &audit.known].map(|rate| rate.lock().written());
+        assert!((1..=REFUSED_PER_SECOND).contains(&told[0]) && told[1] == 0, "{told:?}");
     }
 
     #[test]

@@ -1,10 +1,14 @@
 //! How a connection that comes begins: with TLS or without.
 //!
+//! A connection that is refused because of a certificate is a refused login: the audit tells of it, and of nothing else that
+//! fails here. All else is a warning, since it says nothing of who is there.
+//!
 //! Invariant: a caller that opens a connection and does not go on holds a socket, and a handshake for at most
 //! [`HANDSHAKE_TIME_MAX`].
 
 use std::{
     io,
+    net::SocketAddr,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -14,13 +18,17 @@ use tokio::{
     net::TcpStream,
     time::timeout,
 };
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_rustls::{TlsAcceptor, rustls::Error, server::TlsStream};
 use tokio_util::sync::CancellationToken;
 
 use super::{places::ConnectionPlace, stream::Stream};
-use crate::server::{
-    rare_warning::RareWarning,
-    tls::{Certificates, Leaf},
+use crate::{
+    metrics::RefusedAt,
+    node::{Access, RefusedCertificate},
+    server::{
+        rare_warning::RareWarning,
+        tls::{Certificates, Leaf},
+    },
 };
 
 /// How long a new connection may take to send its first byte where it may not be idle before, or where places are short.
@@ -31,38 +39,72 @@ const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(5);
 const HANDSHAKE: u8 = 0x16;
 /// How long the other end may take to read why a handshake failed.
 const LAST_WORDS_TIME_MAX: Duration = Duration::from_millis(250);
+/// What the audit calls the other end of a connection that shows no certificate where one is required.
+const NONE: &str = "no certificate";
+/// What the audit calls a certificate that no CA of this node vouches for, or that names nobody.
+const UNKNOWN: &str = "unknown certificate";
 /// How many written bytes a connection with TLS holds until the socket takes them. The other end may not read.
 const UNSENT_BYTES_MAX: usize = 16 << 10;
 
 /// How the connections of a port begin.
 #[derive(Clone)]
 pub struct Opening {
-    certificates: Option<Arc<Certificates>>,
-    takes_plain: bool,
+    /// `None` if they speak no TLS.
+    tls: Option<Handshakes>,
+}
+
+/// How connections with TLS begin.
+#[derive(Clone)]
+pub struct Handshakes {
+    /// What connections with TLS show.
+    pub certificates: Arc<Certificates>,
+    /// Whether connections without TLS are served as well.
+    pub takes_plain: bool,
     /// The port's ALPN protocol, if it has one.
-    alpn: Option<&'static [u8]>,
+    pub alpn: Option<&'static [u8]>,
     /// The cluster of which each other end has to be a node, by its certificate.
-    cluster: Option<String>,
-    warning: Arc<RareWarning>,
+    pub cluster: Option<String>,
+    /// The port's interface, for the audit.
+    pub at: RefusedAt,
+    /// It has the audit tell of refused certificates.
+    pub access: Arc<Access>,
+    /// Tells of what else fails.
+    pub warning: Arc<RareWarning>,
+}
+
+/// Why a connection does not begin.
+enum Failed {
+    /// Because of the certificate at the other end, or because there is none.
+    Certificate {
+        /// Its URI, as far as a CA vouches for it; otherwise what there is to say of it.
+        who: String,
+        why: String,
+    },
+    /// Because of something else.
+    Otherwise(String),
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Failed {
+        let of_tls = error.get_ref().and_then(|error| error.downcast_ref::<Error>());
+        let who = match of_tls {
+            Some(Error::NoCertificatesPresented) => NONE,
+            Some(Error::InvalidCertificate(_)) => UNKNOWN,
+            _ => return Failed::Otherwise(error.to_string()),
+        };
+        Failed::Certificate { who: who.to_owned(), why: error.to_string() }
+    }
 }
 
 impl Opening {
-    /// Connections with TLS show the certificate of `certificates`. Connections without TLS are served if the port
-    /// `takes_plain` ones. If there are no certificates, all connections are without TLS, and are served.
-    pub fn new(
-        certificates: Option<Arc<Certificates>>, takes_plain: bool, alpn: Option<&'static [u8]>,
-    ) -> Opening {
-        Opening { certificates, takes_plain, alpn, cluster: None, warning: Arc::default() }
-    }
-
-    /// The port for nodes of `cluster` alone.
-    pub fn for_nodes(self, cluster: &str) -> Opening {
-        Opening { cluster: Some(cluster.to_owned()), ..self }
+    /// Connections begin with `tls`; without it none speaks TLS.
+    pub fn new(tls: Option<Handshakes>) -> Opening {
+        Opening { tls }
     }
 
     /// A port whose connections speak no TLS.
     pub fn plain() -> Opening {
-        Opening::new(None, true, None)
+        Opening::new(None)
     }
 
     /// Begins a connection in `place`. It may be silent for `silence` at first. `None` if the node stops meanwhile.
@@ -74,19 +116,20 @@ impl Opening {
         stop: &CancellationToken,
     ) -> Result<Option<Stream>, String> {
         socket.set_nodelay(true).map_err(|error| error.to_string())?;
-        match &self.certificates {
+        match &self.tls {
             None => Ok(Some(socket.into())),
-            Some(certificates) => tokio::select! {
+            Some(tls) => tokio::select! {
                 biased;
                 () = stop.cancelled() => Ok(None),
-                opened = self.look(socket, certificates, place, silence) => opened.map(Some),
+                opened = tls.look(socket, place, silence) => opened.map(Some),
             },
         }
     }
+}
 
+impl Handshakes {
     async fn look(
-        &self, socket: TcpStream, certificates: &Certificates, place: &ConnectionPlace,
-        silence: Duration,
+        &self, socket: TcpStream, place: &ConnectionPlace, silence: Duration,
     ) -> Result<Stream, String> {
         let mut first = [0];
         let greeting = GREETING_TIME_MAX.min(silence);
@@ -95,54 +138,88 @@ impl Opening {
         if arrived == 0 {
             return Err("the other end closed it".to_owned());
         }
-        let from = socket.peer_addr();
-        let from = from.map_or_else(|_| "an unknown address".to_owned(), |from| from.to_string());
+        let from = socket.peer_addr().ok();
         let opened = match (first == [HANDSHAKE], self.takes_plain) {
-            (true, _) => self.shake_hands(socket, certificates).await,
+            (true, _) => self.shake_hands(socket).await,
             (false, true) => Ok(socket.into()),
-            (false, false) => Err("it speaks no TLS, which this port requires".to_owned()),
-        };
-        opened.map_err(|why| {
-            let why = format!("no TLS handshake with {from}: {why}");
-            if self.warning.is_due() {
-                tracing::warn!("{why}");
+            (false, false) => {
+                let why = "it speaks no TLS, which this port requires".to_owned();
+                Err((Failed::Otherwise(why), None))
             }
-            why
-        })
+        };
+        let (failed, socket) = match opened {
+            Ok(stream) => return Ok(stream),
+            Err(failed) => failed,
+        };
+        // Now: the connection may end while the other end is let read.
+        let why = self.tell(failed, from);
+        if let Some(socket) = socket {
+            // A caller that does not read it learns less. The connection fails all the same.
+            let _ = timeout(LAST_WORDS_TIME_MAX, let_read(socket)).await;
+        }
+        Err(why)
     }
 
-    async fn shake_hands(
-        &self, socket: TcpStream, certificates: &Certificates,
-    ) -> Result<Stream, String> {
-        let mut config = certificates.current().server.clone();
+    /// Has the log tell why a connection from there does not begin. Returns that as text.
+    fn tell(&self, failed: Failed, from: Option<SocketAddr>) -> String {
+        let told = |why: &str| {
+            let from =
+                from.map_or_else(|| "an unknown address".to_owned(), |from| from.to_string());
+            format!("no TLS handshake with {from}: {why}")
+        };
+        match failed {
+            Failed::Certificate { who, why } => {
+                let from = from.map(|from| from.ip().to_canonical());
+                let refused = RefusedCertificate { who: &who, from, at: self.at, why: &why };
+                self.access.refuse_certificate(&refused);
+                told(&why)
+            }
+            Failed::Otherwise(why) => {
+                let why = told(&why);
+                if self.warning.is_due() {
+                    tracing::warn!("{why}");
+                }
+                why
+            }
+        }
+    }
+
+    /// The stream after a handshake. If that fails, the socket may have an alert on its way that says why.
+    async fn shake_hands(&self, socket: TcpStream) -> Result<Stream, (Failed, Option<TcpStream>)> {
+        let mut config = self.certificates.current().server.clone();
         config.alpn_protocols = self.alpn.map(<[u8]>::to_vec).into_iter().collect();
         let shaking = TlsAcceptor::from(Arc::new(config))
             .accept_with(socket, |session| session.set_buffer_limit(Some(UNSENT_BYTES_MAX)));
         match timeout(HANDSHAKE_TIME_MAX, shaking.into_fallible()).await {
-            Ok(Ok(stream)) => self.identified(stream),
-            Ok(Err((error, socket))) => {
-                // A caller that does not read it learns less. The connection fails all the same.
-                let _ = timeout(LAST_WORDS_TIME_MAX, let_read(socket)).await;
-                Err(error.to_string())
+            Ok(Ok(stream)) => self.identified(stream).map_err(|failed| (failed, None)),
+            Ok(Err((error, socket))) => Err((error.into(), Some(socket))),
+            Err(_) => {
+                let why = format!("it took longer than {} s", HANDSHAKE_TIME_MAX.as_secs());
+                Err((Failed::Otherwise(why), None))
             }
-            Err(_) => Err(format!("it took longer than {} s", HANDSHAKE_TIME_MAX.as_secs())),
         }
     }
 
     /// The stream, with the node that its other end has to be. A session that is resumed brings the certificate of its
     /// beginning, whose dates TLS does not compare again.
-    fn identified(&self, stream: TlsStream<TcpStream>) -> Result<Stream, String> {
+    fn identified(&self, stream: TlsStream<TcpStream>) -> Result<Stream, Failed> {
         let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
         let Some(certificate) = certificate else {
             return match &self.cluster {
                 None => Ok(Stream::from(stream)),
-                Some(_) => Err("it shows no certificate".to_owned()),
+                Some(_) => Err(Failed::Certificate {
+                    who: NONE.to_owned(),
+                    why: Error::NoCertificatesPresented.to_string(),
+                }),
             };
         };
-        let told = |why: String| format!("its certificate: {why}");
-        let leaf = Leaf::read(certificate).map_err(told)?;
+        let refused = |who: Option<&str>, why: String| Failed::Certificate {
+            who: who.unwrap_or(UNKNOWN).to_owned(),
+            why: format!("its certificate: {why}"),
+        };
+        let leaf = Leaf::read(certificate).map_err(|why| refused(None, why))?;
         if let Some(why) = leaf.invalid_at(SystemTime::now()) {
-            return Err(told(format!("it {why}")));
+            return Err(refused(leaf.client(), format!("it {why}")));
         }
         match &self.cluster {
             None => Ok(match leaf.client() {
@@ -150,7 +227,7 @@ impl Opening {
                 None => Stream::from(stream),
             }),
             Some(cluster) => {
-                let node = leaf.node_of(cluster).map_err(told)?;
+                let node = leaf.node_of(cluster).map_err(|why| refused(leaf.client(), why))?;
                 Ok(Stream::from(stream).of_node(node))
             }
         }
