@@ -56,9 +56,14 @@ async fn nodes_without_data_wait_and_say_so_until_one_of_them_is_asked_to_found_
         let addresses = cluster.nodes[&id].addresses();
         let page = http_get(addresses.metrics.expect("a port"), "/readyz").await;
         assert_eq!(page.status, 503, "{}", page.body);
-        for part in ["ratchet found --server", "ratchet node add"] {
+        for part in [
+            "ratchet found --server unix:DATA_DIR/admin.sock --admin-token-file FILE",
+            "ratchet node add",
+        ] {
             assert!(page.body.contains(part), "{part:?} is not in {}", page.body);
         }
+        let place = cluster.configs[&id].data_dir.display().to_string();
+        assert!(!page.body.contains(&place), "strangers may read it: {}", page.body);
         let alive = http_get(addresses.metrics.expect("a port"), "/livez").await;
         assert_eq!(alive.status, 200, "a restart would not help");
         let status = cluster.client(id).status().await.expect("a status");
@@ -462,7 +467,8 @@ async fn a_cluster_for_trying_founds_itself_and_its_directory_and_others_are_not
     let (node, mut client) = dev_node(&waits, &[]);
     let status = eventually("a status", async || client.status().await.ok());
     assert!(status.await.waits);
-    until("its log says so", || log(&waits).contains("ratchet found --server")).await;
+    let found = format!("ratchet found --server unix:{}/admin.sock", waits.display());
+    until("its log says so", || log(&waits).contains(&found)).await;
     drop(node);
     let (node, _) = dev_node(&waits, &["--dev"]);
     assert_eq!(node.ended().await.code(), Some(78));

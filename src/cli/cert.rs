@@ -254,22 +254,25 @@ impl Node {
         let subject = Subject::node(format!("node {node_id} of {cluster}"), uri.clone(), hosts?);
         let made = leaf.make(&format!("node-{node_id}"), subject.map_err(cannot_make)?, now_ms)?;
         let authority = leaf.directory.file("ca.crt").display().to_string();
-        let accept = "accept".to_owned();
         let settings = [
-            ("tls", &accept),
             ("tls_cert", &made.certificate),
             ("tls_key", &made.key),
-            ("peer_tls", &accept),
             ("peer_tls_cert", &made.certificate),
             ("peer_tls_key", &made.key),
             ("peer_tls_ca", &authority),
         ];
         let lines = settings.map(|(name, path)| format!("\n{name} = {path:?}")).concat();
-        let text = format!(
-            "{}\nsettings of node {node_id}; put the directory there in the place of this one, and the lines before the first \
-             [table]:{lines}",
-            made.text()
-        );
+        let told = match leaf.replace {
+            // The node has its settings.
+            true => String::new(),
+            // What tls and peer_tls are depends on the cluster: one value for all would open the ports of some.
+            false => format!(
+                "\nfiles in the settings of node {node_id}; put the directory there in the place of this one, and the lines before \
+                 the first [table]:{lines}\ntls and peer_tls stand beside them: \"require\" if the cluster is new; what the other \
+                 nodes have if this one is added; in a living cluster without TLS the rounds that the page about certificates tells"
+            ),
+        };
+        let text = format!("{}{told}", made.text());
         let settings: Map<String, Value> =
             settings.map(|(name, path)| (name.to_owned(), json!(path))).into_iter().collect();
         let mut value = made.value(cluster, &uri);

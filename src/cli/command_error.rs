@@ -41,7 +41,8 @@ Exit codes:
   78  start, recover: the set-up is wrong, and no restart helps: a setting is not valid; data_dir
       holds other files, or belongs to another node, cluster or release; its user cannot use it; no
       volume is mounted there (require_volume); the process runs as root (refuse_root); strangers
-      reach the node (insecure); or a recovery was cut short";
+      reach the node and are granted something (insecure), or could pass for a node of a cluster
+      with tokens (peer_tls); or a recovery was cut short";
 
 /// How long the last words of a process wait for their reader.
 const PRINT_MAX: Duration = Duration::from_secs(2);

@@ -102,8 +102,8 @@ fn verdict(status: &v1::StatusResponse) -> Result<(), CommandError> {
                 format!("node {leader} leads, but hears from no majority of the voters")
             }
             None if status.waits => format!(
-                "node {0} belongs to no cluster: found a new one, once, with ratchet found, or add the node to a running one \
-                 with ratchet node add {0}; if it had data, look for its data directory first",
+                "node {0} belongs to no cluster: found a new one, once, with ratchet found --admin-token-file FILE, or add the node \
+                 to a running one with ratchet node add {0}; if it had data, look for its data directory first",
                 status.node
             ),
             Some(leader) => format!("node {leader}, the last known leader, does not answer"),

@@ -399,8 +399,8 @@ impl Access {
     }
 
     /// Sees that no stranger founds a cluster: nobody has a token by then. Nodes that know one another by certificates are
-    /// founded by who may open a data directory, or shows a certificate; others that strangers reach, also by who is on this
-    /// machine.
+    /// founded by who may open a data directory, or shows a certificate; others that strangers reach, also by who comes over
+    /// loopback.
     fn check_founder(&self, by: &Principal) -> Result<(), Refusal> {
         let is_stranger = matches!(by.who, Who::Caller(Credential::Nothing | Credential::Token(_)));
         let is_near = |entrance: Entrance| entrance.address.is_none_or(|at| at.is_loopback());

@@ -158,7 +158,7 @@ impl Peer for PeerServices {
                 "this node waits, and is greeted by who shows a certificate of its cluster alone";
             return Err(Status::from(refusal!(
                 Unauthenticated,
-                "{why}: set peer_tls on the other nodes"
+                "{why}: set peer_tls = send or require on the other nodes, and give them certificates"
             )));
         }
         Ok(Response::new(self.context.services.founding.hello(&greeting).await?))

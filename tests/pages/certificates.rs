@@ -5,13 +5,16 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use ratchet::{consensus::Transport, proto::peer::HelloRequest, server::GrpcTransport};
 use ratchet_client::{Client, Tls};
+use tonic::Code;
 
 use super::{
     page::{Here, Page},
     shell::{Shell, copy, without},
 };
 use crate::common::{
-    HURRIED, PATIENCE, eventually,
+    HURRIED, PATIENCE,
+    closed::{asking, next},
+    eventually,
     links::listening_at,
     processes::Processes,
     rust_client::{Load, builder, client},
@@ -20,6 +23,7 @@ use crate::common::{
 
 const MAKE: &str = "Make certificates";
 const TURN_ON: &str = "Turn TLS on";
+const NEW: &str = "In a new cluster";
 const RENEW: &str = "Renew one";
 const CHANGE: &str = "Change the CA";
 
@@ -83,6 +87,7 @@ impl Living {
         let mut here = Here::default();
         here.put("--cluster orders ", "--cluster test ");
         // There is no user of that name.
+        here.put("-o root -g ratchet ", "");
         here.put("-o ratchet ", "");
         for (id, place) in &cluster.places {
             here.put(&format!("10.0.0.{id}"), place.listen.ip());
@@ -166,7 +171,7 @@ fn etc(shell: &Shell, id: u64) -> PathBuf {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_page_about_certificates_says_is_done_in_a_living_cluster_while_numbers_are_taken()
 {
-    let page = Page::read("certificates.md", &[MAKE, TURN_ON, RENEW, CHANGE]);
+    let page = Page::read("certificates.md", &[MAKE, TURN_ON, NEW, RENEW, CHANGE]);
     let mut living = Living::start(page).await;
     let commands = make(&mut living).await;
     turn_on_for_clients(&mut living).await;
@@ -230,7 +235,7 @@ async fn turn_on_for_clients(living: &mut Living) {
 }
 
 async fn turn_on_between_nodes(living: &mut Living) {
-    let (files, found) = (living.page.next(TURN_ON), living.page.next(TURN_ON));
+    let (files, found) = (living.page.next(TURN_ON), living.page.next(NEW));
     let rounds = living.page.steps(TURN_ON, "peer_tls = ");
     let rounds: Vec<String> = rounds.into_iter().map(str::to_owned).collect();
     living.settings.set(&files);
@@ -242,7 +247,7 @@ async fn turn_on_between_nodes(living: &mut Living) {
     let greeting = HelloRequest { from: 2, to: 1, ..HelloRequest::default() };
     let told = GrpcTransport::default().hello(listening_at(&peer), greeting, PATIENCE).await;
     told.expect_err("it speaks no TLS");
-    // A new cluster begins with the last round.
+    // A new cluster begins with the last round. The page about tokens is played with that of clients, too.
     let mut settings = Settings::default();
     settings.set(&files);
     settings.set(rounds.last().expect("a round"));
@@ -256,8 +261,11 @@ async fn turn_on_between_nodes(living: &mut Living) {
     // Nodes may not listen yet.
     let is_founded = async || living.shell.run(&found).await.status.success().then_some(());
     eventually("the cluster is founded", is_founded).await;
-    for id in 1..=3 {
-        new.client(id).next_at_last(1).await;
+    let token = living.shell.token("admin.token");
+    for address in new.addresses() {
+        let admin = asking(address, Some(&token));
+        eventually("a number", async || next(&admin, "book").await.ok()).await;
+        assert_eq!(next(&asking(address, None), "book").await, Err(Code::Unauthenticated));
     }
 }
 

@@ -158,6 +158,14 @@ fn a_certificate_of_a_node_has_its_hosts_and_its_uri_and_serves_both_ways() {
         assert!(told.lines().any(|told| told == line), "{line} is not in {told}");
     }
     assert_eq!(value["settings"]["tls_key"], *path("node-1.key"));
+    // No value of these fits all clusters.
+    for setting in ["tls", "peer_tls"] {
+        let line = format!("{setting} = ");
+        assert!(!told.lines().any(|told| told.starts_with(&line)), "{told}");
+        assert_eq!(value["settings"][setting], Value::Null);
+    }
+    let (_, renewed) = run(&dir, &format!("{NODE} --replace")).unwrap();
+    assert!(!renewed.contains("settings"), "the node has them: {renewed}");
     assert_eq!((&value["node_id"], &value["uri"]), (&json!("1"), &json!("ratchet://orders/1")));
     let key = PrivateKeyDer::from_pem_slice(text(&dir, "node-1.key").as_bytes()).unwrap();
     assert!(matches!(key, PrivateKeyDer::Pkcs8(_)));

@@ -12,7 +12,6 @@ use crate::{
     node::{Config, config::ConfigError, settings::PeerTls},
     proto::{Refusal, refusal},
     sequence::{AddressRange, Grant, NodeId, Principals},
-    storage::LOCAL_SOCKET,
 };
 
 /// A port for clients, or for administrators, that strangers reach.
@@ -164,11 +163,10 @@ pub fn check_start(config: &Config, principals: &Principals) -> Result<(), Confi
         return Ok(());
     };
     Err(ConfigError(format!(
-        "{reached}, and everybody is granted {granted}: set tls = require; or make tokens necessary, at the founding with \
-         ratchet found --admin-token-file FILE, or later, while the node listens on loopback alone, with ratchet grant \
-         anonymous --nothing --server unix:{} (of a range: with --addresses RANGE); or set insecure = true if whoever reaches {} may have that. If \
-         tokens were made necessary while this node was away, start it once with insecure = true, and it hears of them",
-        config.data_dir.join(LOCAL_SOCKET).display(),
+        "{reached}, and everybody is granted {granted}: set tls = require; or turn tokens on, and take that back, as the page \
+         about who may do what tells step by step (nodes on several machines need peer_tls = require for that); or set insecure = \
+         true if whoever reaches {} may have that. To turn tokens on, or if that was done while this node was away, start it with \
+         its ports for clients on loopback, or with insecure = true, until it has heard of them",
         reached.address
     )))
 }
@@ -199,8 +197,9 @@ pub fn check_joining(config: &Config) -> Result<(), Refusal> {
     };
     Err(refusal!(
         WrongState,
-        "nothing is added: {reached}, and in the cluster strangers are granted something: make tokens necessary (ratchet grant \
-         anonymous --nothing), or set tls = require or insecure = true on node {}",
+        "nothing is added: {reached}, and in the cluster strangers are granted something: set tls = require or insecure = true \
+         on node {}; or turn tokens on, and take that back, as the page about who may do what tells step by step (nodes on several \
+         machines need peer_tls = require for that)",
         config.node_id
     ))
 }
@@ -327,13 +326,15 @@ mod tests {
         for part in [
             "http_listen is 10.0.0.1:7603",
             "everybody is granted everything",
-            "tls = require",
-            "ratchet found --admin-token-file",
-            "ratchet grant anonymous --nothing --server unix:/data/admin.sock",
-            "insecure = true",
+            "set tls = require",
+            "turn tokens on",
+            "need peer_tls = require",
+            "set insecure = true",
         ] {
             assert!(text.contains(part), "{part:?} is not in {text}");
         }
+        // Over the socket, one command would shut out all callers before anybody has a token.
+        assert!(!text.contains("ratchet grant"), "{text}");
         let some = with(None, &[grant(Verb::Next, "book"), grant(Verb::Read, "*")]);
         let text = refusal(&config, &some);
         assert!(text.contains("everybody is granted next:book, read:*: set"), "{text}");

@@ -7,7 +7,7 @@
 //! met. The founder records which data directory each of them has, so that a node whose directory is wiped later is not taken
 //! for the same node.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use tokio::{
     sync::Mutex,
@@ -32,7 +32,7 @@ use crate::{
     },
     proto::{Code, Refusal, refusal, refuse, v1},
     sequence::{NodeId, PrincipalKey, TokenHash},
-    storage::Member,
+    storage::{LOCAL_SOCKET, Member},
     tasks::Fault,
 };
 
@@ -118,7 +118,7 @@ impl Founding {
             return tracing::warn!(
                 node = self.config.node_id,
                 "this node waits: {}",
-                self.what_it_waits_for()
+                self.what_it_waits_for(self.this_node.store.dir())
             );
         }
         let _one_at_a_time = self.turn.lock().await;
@@ -135,16 +135,19 @@ impl Founding {
         self.this_node.tasks.fail(Fault::CannotGoOn(why));
     }
 
-    /// A text for operators: what a node without data waits for, and how to go on.
-    pub(in crate::node) fn what_it_waits_for(&self) -> String {
+    /// A text for operators: what a node without data waits for, and how to go on. `data_dir` stands for its data directory.
+    ///
+    /// It names the local socket: there every node can be founded, whatever its settings are.
+    pub(in crate::node) fn what_it_waits_for(&self, data_dir: &Path) -> String {
         format!(
             "it holds no data and belongs to no cluster. If this cluster is new, found it, once: ratchet found --server \
-             {}. To add the node to a running cluster: ratchet node add {id} {}. If the node had data, do neither: look for \
-             its data directory, here {}",
-            self.members.advertised.client,
-            self.members.advertised.peer,
-            self.this_node.store.dir().display(),
+             unix:{socket} --admin-token-file FILE (without a token, everybody may do everything). To add the node to a running \
+             cluster: ratchet node add {id} {address}. If the node had data, do neither: look for that data, which {dir} does \
+             not hold",
+            socket = data_dir.join(LOCAL_SOCKET).display(),
             id = self.config.node_id,
+            address = self.members.advertised.peer,
+            dir = data_dir.display(),
         )
     }
 
