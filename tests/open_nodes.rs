@@ -16,7 +16,7 @@ use ratchet::{
     proto::{
         peer::{AdministerRequest, Founding, HelloRequest, RaftMessage, peer_client::PeerClient},
         v1::{
-            AddNodeRequest, FoundRequest, MembershipResponse, StatusRequest,
+            AddNodeRequest, FoundRequest, MembershipResponse, StatusRequest, StatusResponse,
             access_client::AccessClient, admin_client::AdminClient,
         },
     },
@@ -47,6 +47,17 @@ fn with_http_everywhere(config: &mut Config) {
 }
 
 type Change = fn(&mut Config);
+
+/// What is open at each member, in the order of their ids.
+fn open_at_members(status: StatusResponse) -> Vec<String> {
+    status.nodes.into_iter().map(|node| node.open).collect()
+}
+
+/// What is open at each member, as `leader` tells it by way of node `asked`; `None` if another node answers.
+async fn told_by(cluster: &Cluster, leader: u64, asked: u64) -> Option<Vec<String>> {
+    let status = cluster.client(asked).status().await.ok()?;
+    (status.serving && status.node == leader).then(|| open_at_members(status))
+}
 
 /// Sees that node 1 does not start, and which parts the reason has.
 async fn assert_refused(cluster: &Cluster, parts: &[&str]) {
@@ -84,7 +95,8 @@ async fn a_node_that_strangers_reach_does_not_start_in_an_open_cluster() {
     cluster.start_node(1).await;
     let mut client = cluster.client(1);
     client.next_at_last(1).await;
-    assert_eq!(client.status().await.expect("a status").open, "", "nobody else reaches it");
+    let status = client.status().await.expect("a status");
+    assert_eq!(open_at_members(status), [""], "nobody else reaches it");
     cluster.crash(1).await;
 
     let config = cluster.configs.get_mut(&1).expect("a node");
@@ -92,13 +104,49 @@ async fn a_node_that_strangers_reach_does_not_start_in_an_open_cluster() {
     cluster.start_node(1).await;
     let mut client = cluster.client(1);
     client.next_at_last(1).await;
-    let open = client.status().await.expect("a status").open;
+    let open = open_at_members(client.status().await.expect("a status")).remove(0);
     let told =
         "node 1 is open to strangers: whoever reaches http_listen 0.0.0.0:0 is granted everything";
     assert!(open.contains(told), "{open}");
     let port = cluster.nodes[&1].addresses().http.expect("a port").port();
     let page = http_get((Ipv4Addr::LOCALHOST, port).into(), "/").await;
     assert!(page.body.contains(told), "{}", page.body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whichever_node_is_asked_and_whoever_leads_the_status_tells_what_of_each_member_is_open() {
+    let mut cluster = Cluster::configured(3, |_| {});
+    let config = cluster.configs.get_mut(&3).expect("a node");
+    with_http_everywhere(config);
+    config.insecure = true;
+    for id in 1..=3 {
+        cluster.start_node(id).await;
+    }
+    cluster.all_answer().await;
+    let told =
+        "node 3 is open to strangers: whoever reaches http_listen 0.0.0.0:0 is granted everything";
+    for leader in [3, 2, 1] {
+        cluster.lead(leader).await;
+        for asked in 1..=3 {
+            let open = eventually("the leader has heard node 3", async || {
+                told_by(&cluster, leader, asked).await.filter(|open| !open[2].is_empty())
+            })
+            .await;
+            assert_eq!(open[..2], ["", ""]);
+            assert!(open[2].starts_with(told), "{open:?}");
+        }
+    }
+    cluster.crash(3).await;
+    let config = cluster.configs.get_mut(&3).expect("a node");
+    (config.http_listen, config.insecure) = (None, false);
+    cluster.start_node(3).await;
+    for asked in 1..=3 {
+        eventually("nothing is open any more", async || {
+            let open = told_by(&cluster, 1, asked).await;
+            open.filter(|open| open.iter().all(String::is_empty))
+        })
+        .await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,7 +179,8 @@ async fn tokens_let_a_node_start_that_strangers_reach_and_it_is_not_opened_while
     eventually("a number", async || next(&nobody, "book").await.ok()).await;
     let open = async || {
         let mut admin = AdminClient::new(asking(address, Some(ADMIN)));
-        admin.status(StatusRequest {}).await.expect("a status").into_inner().open
+        let status = admin.status(StatusRequest {}).await.expect("a status").into_inner();
+        open_at_members(status).remove(0)
     };
     let told = "node 1 is open to private addresses: whoever reaches http_listen 0.0.0.0:0 is granted next:* at 127.0.0.0/8";
     assert!(open().await.starts_with(told), "{}", open().await);

@@ -203,9 +203,10 @@ pub fn to_text(status: &v1::StatusResponse) -> String {
     let memory = status.memory.map(|memory| memory_of(&memory));
     let disk = status.disk.as_ref().map(|disk| low_disk(status.node, disk));
     let clock = status.clock.and_then(|clock| clock_of(status.node, &clock));
-    let open = (!status.open.is_empty()).then(|| format!("\n{}", status.open));
-    let further = [memory, disk, clock, open].map(Option::unwrap_or_default).concat();
-    format!("{asked}\n{}{further}", output::table(&rows))
+    let open = status.nodes.iter().map(|node| node.open.as_str()).filter(|open| !open.is_empty());
+    let open: String = open.flat_map(|open| ["\n", open]).collect();
+    let further = [memory, disk, clock].map(Option::unwrap_or_default).concat();
+    format!("{asked}\n{}{further}{open}", output::table(&rows))
 }
 
 /// A text about the leader's wall clock, as a further line. Nothing if a majority agrees with it.

@@ -2,8 +2,8 @@
 //! nodes tell of their machines. A group borrows from here: the store's disk and threads, and its share of the node's budget
 //! (`budget.rs`).
 //!
-//! What other nodes tell comes with their answers (`peer_machines.rs`): what their clocks show (`peer_clocks.rs`), and whether
-//! their disks are low, and how long these take for a write (`peer_disks.rs`).
+//! What other nodes tell comes with their answers (`peer_machines.rs`): what of them is open to others, what their clocks show
+//! (`peer_clocks.rs`), and whether their disks are low, and how long these take for a write (`peer_disks.rs`).
 //!
 //! Invariant: as long as it is not known which incarnation is on the disk, no message reaches Raft and nobody claims the node.
 
@@ -23,6 +23,8 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 
 use self::peer_machines::PeerMachines;
@@ -52,6 +54,8 @@ pub struct ThisNode {
     pub budget: NodeBudget,
     /// The machines of other nodes, as these tell of them.
     pub(super) peer_machines: PeerMachines,
+    /// What of this node is open, as the leader is told.
+    open: Mutex<Bytes>,
     /// Whether this node is known to belong to a cluster: once it does, it always does.
     had_members: AtomicBool,
     /// The last peer that took this node, while it belonged to no cluster, for one with another data directory.
@@ -73,10 +77,21 @@ impl ThisNode {
             tasks,
             budget,
             peer_machines: PeerMachines::default(),
+            open: Mutex::default(),
             had_members: AtomicBool::new(false),
             taken_for_another: ordered_watch::Sender::default(),
             incarnation_is_known: Arc::new(RwLock::new(true)),
         })
+    }
+
+    /// What of this node is open, for an answer to its leader. It is kept, since each append is answered.
+    pub fn open(&self) -> Bytes {
+        self.open.lock().clone()
+    }
+
+    /// Tells the leader from now on what of this node is open, in words; empty: nothing is.
+    pub fn tell_open(&self, open: &str) {
+        *self.open.lock() = Bytes::copy_from_slice(open.as_bytes());
     }
 
     /// Whether a group of this node is known to have, or to have had, members.

@@ -54,7 +54,9 @@ impl ByLeader for v1::StatusRequest {
     }
 
     fn answer_bytes(&self, status: &Arc<Status>) -> usize {
-        status.group.members().len() * MEMBER_BYTES + status.open().len()
+        let members = status.group.members();
+        let open: usize = members.keys().map(|&node| status.open_at(node).len()).sum();
+        members.len() * MEMBER_BYTES + open
     }
 
     fn without_leader(status: &Arc<Status>) -> Option<v1::StatusResponse> {
@@ -146,7 +148,6 @@ impl Status {
             memory: self.leader_memory(),
             disk: Some(self.disk_space()),
             clock: self.clock_status(),
-            open: self.open(),
             nodes: nodes
                 .iter()
                 .map(|node| v1::NodeStatus {
@@ -163,6 +164,7 @@ impl Status {
                     missing: node.silence.is_some_and(|silence| silence.lasts > missing_after),
                     build: self.members.introduction_of(node.id).map(|told| told.build),
                     clock_ahead_ms: self.group.clock_ahead_ms(node.id).filter(|_| leads),
+                    open: self.open_at(node.id),
                 })
                 .collect(),
         }
@@ -171,6 +173,14 @@ impl Status {
     /// The ports of this node that are open, to whom, and the grants there, in words; empty if none is.
     pub fn open(&self) -> String {
         what_is_open(&self.config, &self.group)
+    }
+
+    /// What of a member is open, in words; empty if nothing is, or it is not known.
+    fn open_at(&self, node: NodeId) -> String {
+        match node == self.config.node_id {
+            true => self.open(),
+            false => self.group.open_at(node),
+        }
     }
 
     /// The free space of this node's disk, as it was measured last.

@@ -91,13 +91,14 @@ impl PeerServices {
         answers.take_until(stop).boxed()
     }
 
-    /// Raft's reply, with the state of this node's disk.
+    /// Raft's reply, with the state of this node's disk, and what of its ports is open.
     fn reply(&self, payload: Bytes) -> RaftReply {
-        let low_disk = self.context.this_node.store.free_space().low();
+        let this_node = &self.context.this_node;
+        let low_disk = this_node.store.free_space().low();
         let low_disk =
             low_disk.map(|low| LowDisk { free_mb: low.free_mb, reserve_mb: low.reserve_mb });
         let flush_ms = self.context.group.flush_takes().map(whole_ms);
-        RaftReply { payload, low_disk, flush_ms, ..RaftReply::default() }
+        RaftReply { payload, low_disk, flush_ms, open: this_node.open(), ..RaftReply::default() }
     }
 
     /// Receives a snapshot. Returns Raft's reply to its sender.

@@ -28,7 +28,6 @@ fn status(nodes: Vec<v1::NodeStatus>) -> v1::StatusResponse {
         memory: Some(v1::LeaderMemory { keys: 1_234, bytes: 3 << 20, bytes_max: 2_048 << 20 }),
         disk: None,
         clock: None,
-        open: String::new(),
         nodes,
     }
 }
@@ -107,6 +106,18 @@ fn the_leaders_memory_is_shown_with_its_bound() {
     (one.memory, one.cluster_id) = (None, String::new());
     assert!(!to_text(&one).contains("memory"));
     assert!(to_text(&one).starts_with("cluster c, as node 1"), "an id that is not known");
+}
+
+#[test]
+fn what_is_open_is_shown_of_each_node_in_a_line_of_its_own() {
+    let mut nodes =
+        [v1::Role::Leader, v1::Role::Follower, v1::Role::Learner].map(|role| node(1, role));
+    for (node, open) in nodes.iter_mut().zip(["", "node 2 is open", "node 3 is open"]) {
+        node.open = open.to_owned();
+    }
+    let mut some = status(nodes.to_vec());
+    some.memory = None;
+    assert!(to_text(&some).ends_with("\nnode 2 is open\nnode 3 is open"), "{}", to_text(&some));
 }
 
 #[test]

@@ -87,6 +87,7 @@ impl Peer {
         });
         machines.disks.note_room(self.client.target, low_disk);
         machines.disks.note_flush(self.client.target, reply.flush_ms, self.lease.now());
+        machines.note_open(self.client.target, &reply.open);
         let response: AppendEntriesResponse<Types> = self.client.read(RaftRpc::Append, &reply)?;
         machines.clocks.record(self.client.target, (sent, self.lease.now()), reply.wall_ms);
         self.record_acknowledged_index(request, &response)?;

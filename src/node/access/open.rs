@@ -14,6 +14,10 @@ use crate::{
     sequence::{AddressRange, Grant, NodeId, Principals},
 };
 
+/// How many letters of a list of grants are told of a port that is open. The text goes to the leader with each answer to an
+/// append.
+const GRANTED_MAX: usize = 256;
+
 /// A port for clients, or for administrators, that strangers reach.
 struct Reached {
     node: NodeId,
@@ -231,13 +235,22 @@ pub(in crate::node) fn check_granting(
     ))
 }
 
+/// As many grants of a list as are told.
+fn first_of(granted: String) -> String {
+    let Some((end, _)) = granted.char_indices().nth(GRANTED_MAX) else {
+        return granted;
+    };
+    let whole = granted[..end].rfind(", ").unwrap_or(end);
+    format!("{} and more", &granted[..whole])
+}
+
 /// The ports of a node that are open, to whom, and the grants there, in words; empty if none is.
 fn told(config: &Config, principals: &Principals) -> String {
     let ports =
         reached(config).map(|Reached { setting, address, .. }| format!("{setting} {address}"));
     let ports = ports.collect::<Vec<_>>().join(" or ");
     let open = |to: &str, granted: Option<String>| {
-        let granted = granted.filter(|_| !ports.is_empty())?;
+        let granted = first_of(granted.filter(|_| !ports.is_empty())?);
         Some(format!(
             "node {} is open to {to}: whoever reaches {ports} is granted {granted}, without a token and without TLS",
             config.node_id
@@ -263,7 +276,7 @@ pub fn what_is_open(config: &Config, group: &Group) -> String {
     }
 }
 
-/// Warns of what is open: once this node belongs to a cluster, and whenever it is something else.
+/// Warns of what is open, and tells the leader: once this node belongs to a cluster, and whenever it is something else.
 pub async fn warn_of_what_is_open(config: Arc<Config>, group: Arc<Group>) {
     group.view.until_named().await;
     loop {
@@ -271,6 +284,7 @@ pub async fn warn_of_what_is_open(config: Arc<Config>, group: Arc<Group>) {
         if !open.is_empty() {
             tracing::warn!("{open}");
         }
+        group.this_node.tell_open(&open);
         group.view.until_principals(|known| told(&config, known) != open).await;
     }
 }
@@ -502,6 +516,14 @@ mod tests {
         let text = told(&config, &with(None, &[grant(Verb::Next, "*")]));
         let expected = "whoever reaches listen 10.0.0.1:7600 or resp_listen 10.0.0.1:7604 is granted next:*, without";
         assert!(text.starts_with("node 1 is open") && text.contains(expected), "{text}");
+        let many: Vec<Grant> =
+            (10..70).map(|n| grant(Verb::Next, &format!("namespace-{n}"))).collect();
+        let text = told(&config, &with(None, &many));
+        let (first, last) = ("is granted next:namespace-10, next:namespace-11, ", ", without");
+        assert!(text.contains(first) && text.contains(" and more, without a token"), "{text}");
+        let granted = text.split_once(first).and_then(|(_, rest)| rest.split_once(last));
+        let (granted, _) = granted.expect("a list of grants");
+        assert!(granted.len() < GRANTED_MAX && !granted.contains("namespace-69"), "{text}");
         let text = told(&config, &with(Some("10.0.0.0/8"), &[grant(Verb::Next, "leaf")]));
         let expected = "node 1 is open to private addresses: whoever reaches listen 10.0.0.1:7600 or resp_listen \
                         10.0.0.1:7604 is granted next:leaf at 10.0.0.0/8, without";

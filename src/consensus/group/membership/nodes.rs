@@ -70,6 +70,16 @@ impl Group {
             .collect()
     }
 
+    /// What of `node`, another member, is open, in words, as it told this leader last. Empty if nothing is, or this node does not
+    /// lead or has not heard that one in its term.
+    pub fn open_at(&self, node: NodeId) -> String {
+        // What it told an earlier term may be over.
+        match self.lease.silence(node).is_some_and(|silence| silence.in_term) {
+            true => self.this_node.peer_machines.open_at(node),
+            false => String::new(),
+        }
+    }
+
     /// How far this node's log is.
     pub fn log_state(&self) -> LogState {
         let metrics = self.metrics();
