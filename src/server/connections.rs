@@ -5,8 +5,8 @@
 //! the places for them, and `client_limit.rs` says how many clients' connections there may be. `opening.rs` begins a
 //! connection, whose bytes are a `stream.rs`; `owner.rs` says who asks over it, and `until_known.rs` what may come while nobody
 //! knows. `calls.rs` counts its calls, and `aside.rs` waits beside them for its end. `inspected_body.rs` looks at a body while
-//! it arrives: `unfinished.rs` limits its memory and its time, and `arrival.rs` says whether it is late. `patient_socket.rs`
-//! and `unread_answers.rs` end what nobody reads.
+//! it arrives: `unfinished.rs` limits its memory and its time, and `arrival.rs` says whether it is late. `reflection.rs` sees
+//! who asks the library's own service. `patient_socket.rs` and `unread_answers.rs` end what nobody reads.
 //!
 //! Invariant: a silent connection is closed within the limits below.
 
@@ -23,6 +23,7 @@ pub(super) mod opening;
 pub(super) mod owner;
 mod patient_socket;
 pub(super) mod places;
+pub(super) mod reflection;
 pub(super) mod stream;
 pub(super) mod unfinished;
 mod unread_answers;
