@@ -5,8 +5,8 @@
 //! the places for them, and `client_limit.rs` limits the connections of clients. `opening.rs` begins a connection, and
 //! `stream.rs` has its bytes. `owner.rs` says who asks over it, and `until_known.rs` limits its bytes while nobody knows that.
 //! `calls.rs` counts its calls, and `aside.rs` waits beside them for its end. `inspected_body.rs` looks at a body while it
-//! arrives: `unfinished.rs` limits its memory and its time, and `arrival.rs` says whether it is late. `patient_socket.rs` and
-//! `unread_answers.rs` end answers that nobody reads.
+//! arrives: `unfinished.rs` limits its memory and its time, and `arrival.rs` says whether it is late. `reflection.rs` looks who
+//! asks the library's own service. `patient_socket.rs` and `unread_answers.rs` end answers that nobody reads.
 //!
 //! Invariant: a silent connection is closed within the limits below.
 
@@ -23,6 +23,7 @@ pub(super) mod opening;
 pub(super) mod owner;
 mod patient_socket;
 pub(super) mod places;
+pub(super) mod reflection;
 pub(super) mod stream;
 pub(super) mod unfinished;
 mod unread_answers;

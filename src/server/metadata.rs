@@ -33,7 +33,11 @@ use tonic::{
 };
 
 use super::{
-    connections::{calls::Answering, owner::Owner, unfinished::REFLECTION},
+    connections::{
+        calls::Answering,
+        owner::Owner,
+        reflection::{Described, REFLECTION},
+    },
     header_values::values,
     written::{integer, shown},
 };
@@ -125,7 +129,8 @@ impl<S> Addressed<S> {
 }
 
 impl<S: Answering> Addressed<S> {
-    /// Has the API described to a caller that is let in. The reflection service has no code of ours that could look who asks.
+    /// Has the API described to a caller, as long as it is let in. The reflection service has no code of ours that could look
+    /// who asks.
     fn describe(
         &self, by: Principal, call: Request<Incoming>,
     ) -> impl Future<Output = Result<Response<Body>, Infallible>> + Send + use<S> {
@@ -133,10 +138,12 @@ impl<S: Answering> Addressed<S> {
         let timeout = timeout_in(&MetadataMap::from_headers(call.headers().clone()));
         let deadline = Instant::now() + time_to_answer(timeout, &context.config);
         async move {
-            match context.admission.admit(&by, Wanted::Anything, deadline).await {
-                Ok(()) => routes.call(call).await,
-                Err(refusal) => Ok(Status::from(refusal).into_http()),
+            let admitted = context.admission.admit(&by, Wanted::Anything, deadline).await;
+            if let Err(refusal) = admitted {
+                return Ok(Status::from(refusal).into_http());
             }
+            let answer = routes.call(call).await?;
+            Ok(answer.map(|answer| Body::new(Described::new(answer, by, context))))
         }
     }
 }
@@ -167,10 +174,10 @@ impl<S: Answering> Service<Request<Incoming>> for Addressed<S> {
                 return Either::Right(ready(Ok(answer)).boxed());
             }
         };
+        call.extensions_mut().insert(by.clone());
         if call.uri().path().starts_with(REFLECTION) {
             return Either::Right(self.describe(by, call).boxed());
         }
-        call.extensions_mut().insert(by.clone());
         let Some(known) = call.headers().get(MEMBERS_VERSION) else {
             return Either::Left(self.routes.call(call));
         };

@@ -268,8 +268,9 @@ impl Ports {
         let told = |error| format!("cannot create the reflection service: {error}");
         let routes = self.client_routes().map_err(|error| self.context.fail(told(error))).ok()?;
         let patience = Duration::from_millis(self.context.config.request_timeout_max_ms);
-        let memory = self.context.request_memory.clone();
-        Some(metered(routes, memory, [patience, idle], self.stop.clone()))
+        let (memory, access) = (&self.context.request_memory, &self.context.services.access);
+        let shared = (memory.clone(), access.clone());
+        Some(metered(routes, shared, [patience, idle], self.stop.clone()))
     }
 
     /// Serves the port for HTTP.

@@ -205,6 +205,7 @@ async fn a_follower_that_lets_everybody_in_gets_nothing_for_those_to_whom_nothin
 #[tokio::test(flavor = "multi_thread")]
 async fn the_leader_does_for_a_follower_what_its_caller_is_granted_whichever_method_it_passes_on() {
     let closed = Closed::start().await;
+    let elsewhere = closed.tokens_on("elsewhere*").await;
     let mut follower = Follower::of(&closed.cluster).await;
     let is_passed_on = |case: &Case| {
         case.served_by.as_deref().is_some_and(|by| [BY_LEADER, BY_SEQUENCE].contains(&by))
@@ -217,9 +218,11 @@ async fn the_leader_does_for_a_follower_what_its_caller_is_granted_whichever_met
             let refused = (verb != wanted).then_some(Code::PermissionDenied);
             (with_token(closed.token(verb)), refused)
         });
+        let of_others = with_token(&elsewhere[wanted]);
+        let of_others = (!case.is_on_some).then_some((of_others, Some(Code::PermissionDenied)));
         let nobody = [None, with_token("it is not known")];
         let nobody = nobody.map(|asker| (asker, Some(Code::Unauthenticated)));
-        for (asker, refused) in askers.into_iter().chain(nobody) {
+        for (asker, refused) in askers.into_iter().chain(of_others).chain(nobody) {
             // A leader that could not see in time that it leads is asked again.
             let told = eventually("an answer", async || {
                 let told = follower.try_case(case, asker.clone()).await;

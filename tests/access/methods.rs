@@ -1,5 +1,5 @@
 //! What each method needs of its caller, as `proto` has it: tried over each interface, on the leader and on a follower, with a
-//! token for each verb and with none.
+//! token for each verb, on all namespaces, on the one of the request and on others, and with none.
 
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
@@ -7,7 +7,13 @@ use bytes::Bytes;
 use futures::stream;
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor, Value};
-use ratchet::{proto::PUBLIC_DESCRIPTORS, server::Raw};
+use ratchet::{
+    proto::{
+        PUBLIC_DESCRIPTORS,
+        v1::{CreateNamespaceRequest, admin_client::AdminClient},
+    },
+    server::Raw,
+};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::TcpStream,
@@ -16,8 +22,8 @@ use tonic::{Code, Request, Status, client::Grpc};
 
 use crate::common::{
     Page, channel,
-    closed::{Closed, VERBS},
-    http, in_time,
+    closed::{ADMIN, Closed, VERBS},
+    http, in_time, other_than,
 };
 
 /// A method, with what stands in its request, and the verb that its caller needs. `None`: any that is known.
@@ -27,6 +33,8 @@ pub(super) struct Case {
     pub verb: Option<String>,
     /// Whether it is needed on a namespace that the request names.
     pub is_on_one: bool,
+    /// Whether it is needed on some namespace, whichever that is.
+    pub is_on_some: bool,
     /// Who carries it out, by the name in `proto`. `None`: code of its own.
     pub served_by: Option<String>,
     answer: prost_reflect::MessageDescriptor,
@@ -139,6 +147,7 @@ fn of_method(method: &MethodDescriptor) -> Vec<Case> {
         asked: asked.clone(),
         verb,
         is_on_one: !needs.of.is_empty(),
+        is_on_some: needs.on_some,
         served_by: served_by(method),
         answer: method.output(),
         http: http.clone(),
@@ -309,6 +318,51 @@ async fn every_method_of_every_interface_is_for_those_alone_who_are_granted_its_
     }
 }
 
+#[test]
+fn every_method_whose_request_names_a_namespace_needs_something_on_it() {
+    for method in methods() {
+        let names_one = method.input().get_field_by_name("namespace").is_some();
+        let Needs { verb, of, .. } = Needs::of_method(&method);
+        let is_on_it = verb.is_some() && of == "namespace";
+        assert!(!names_one || is_on_it, "{}: {verb:?} of {of:?}", method.full_name());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_method_is_for_those_alone_who_are_granted_its_verb_on_the_namespace_of_the_request()
+{
+    let closed = Closed::start().await;
+    let on_it = closed.tokens_on("book").await;
+    let elsewhere = closed.tokens_on("elsewhere*").await;
+    let cases = cases();
+    let on_one = cases.iter().filter(|case| case.is_on_one).count();
+    assert!(on_one > 20, "{on_one} methods name a namespace");
+    let leader = closed.cluster.leader().await;
+    for node in [leader, other_than(leader)] {
+        let addresses = closed.cluster.nodes[&node].addresses();
+        let (grpc, http) = (addresses.client, addresses.http.expect("a port"));
+        for case in &cases {
+            let Some(verb) = case.verb.as_deref() else {
+                continue;
+            };
+            for (token, is_granted) in [
+                (&elsewhere[verb], case.is_on_some),
+                (&on_it[verb], case.is_on_one || case.is_on_some),
+            ] {
+                let what = format!("{} with {token} at node {node}", case.name);
+                let token = Some(token.as_str());
+                let told = case.over_grpc(grpc, token).await;
+                assert_eq!(told == Code::PermissionDenied, !is_granted, "{what}: {told:?}");
+                assert_ne!(told, Code::Unauthenticated, "{what}");
+                if let Some(status) = case.over_http(http, token).await {
+                    assert_eq!(status == 403, !is_granted, "{what}: {status}");
+                    assert_ne!(status, 401, "{what}");
+                }
+            }
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_command_of_redis_is_for_those_alone_who_are_granted_its_verb() {
     let closed = Closed::start().await;
@@ -328,6 +382,51 @@ async fn every_command_of_redis_is_for_those_alone_who_are_granted_its_verb() {
                 let is_refused = told.starts_with("-NOPERM ");
                 assert_eq!(is_refused, !is_granted, "{command} with {verb}: {told}");
                 assert!(!told.starts_with("-NOAUTH"), "{command} with {verb}: {told}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_command_with_a_key_is_for_those_alone_who_are_granted_its_verb_on_its_namespace() {
+    let closed = Closed::start().await;
+    let on_it = closed.tokens_on("book").await;
+    let elsewhere = closed.tokens_on("elsewhere*").await;
+    let leader = closed.cluster.leader().await;
+    let create = CreateNamespaceRequest {
+        name: "elsewhere".to_owned(),
+        ..CreateNamespaceRequest::default()
+    };
+    let mut admin = AdminClient::new(closed.at(leader, ADMIN));
+    admin.create_namespace(create).await.expect("a namespace");
+    for node in [leader, other_than(leader)] {
+        let address = closed.cluster.nodes[&node].addresses().resp.expect("a port");
+        let assert_granted = async |token: &str, command: &str, is_granted: bool| {
+            let told = over_redis(address, Some(token), command).await;
+            let what = format!("{command} with {token} at node {node}: {told}");
+            assert_eq!(told.starts_with("-NOPERM "), !is_granted, "{what}");
+            assert!(!told.starts_with("-NOAUTH"), "{what}");
+        };
+        for (command, verb) in COMMANDS {
+            let has_key = command.contains("book:");
+            let Some(verb) = *verb else {
+                assert!(!has_key || command.starts_with("WATCH "), "{command} is for everybody");
+                continue;
+            };
+            assert!(has_key, "{command}: its verb is needed on what its key names");
+            let of_others = command.replace("book:", "elsewhere:");
+            assert_granted(&elsewhere[verb], command, false).await;
+            assert_granted(&elsewhere[verb], &of_others, true).await;
+            assert_granted(&on_it[verb], command, true).await;
+            assert_granted(&on_it[verb], &of_others, false).await;
+        }
+        // One key that is granted lets no other in.
+        for name in ["MGET", "EXISTS"] {
+            for keys in ["book:1 elsewhere:1", "elsewhere:1 book:1"] {
+                let command = format!("{name} {keys}");
+                assert_granted(&on_it["read"], &command, false).await;
+                assert_granted(&elsewhere["read"], &command, false).await;
+                assert_granted(closed.token("read"), &command, true).await;
             }
         }
     }

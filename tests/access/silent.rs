@@ -17,15 +17,21 @@ use ratchet::{
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    sync::mpsc,
 };
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Streaming};
 use tonic_health::pb::{
     HealthCheckRequest, HealthCheckResponse, health_check_response::ServingStatus,
     health_client::HealthClient,
 };
+use tonic_reflection::pb::v1::{
+    ServerReflectionRequest, ServerReflectionResponse,
+    server_reflection_client::ServerReflectionClient, server_reflection_request::MessageRequest,
+};
 
 use crate::common::{
-    closed::{Closed, asking, create, grant, next},
+    closed::{Asking, Closed, asking, create, grant, next},
     eventually, in_time, other_than,
 };
 
@@ -75,10 +81,64 @@ async fn whoever_watches_the_health_with_a_token_does_so_until_it_is_revoked() {
     assert!(told.is_none(), "{told:?}");
 }
 
-/// Who watches the health, the route, and the status page with the token.
+/// A stream of gRPC's reflection, over which its caller may ask again.
+struct Reflection {
+    messages: mpsc::Sender<ServerReflectionRequest>,
+    answers: Streaming<ServerReflectionResponse>,
+}
+
+impl Reflection {
+    /// A stream over which something was answered.
+    async fn begin(shows: Asking) -> Reflection {
+        let (messages, sent) = mpsc::channel(1);
+        let mut client = ServerReflectionClient::new(shows);
+        let answers = client.server_reflection_info(ReceiverStream::new(sent));
+        let answers = in_time("a stream", answers).await.expect("a stream").into_inner();
+        let mut reflection = Reflection { messages, answers };
+        reflection.ask().await;
+        let answer = in_time("an answer", reflection.answers.message()).await;
+        answer.expect("it is described").expect("an answer");
+        reflection
+    }
+
+    async fn ask(&mut self) {
+        let services = ServerReflectionRequest {
+            message_request: Some(MessageRequest::ListServices(String::new())),
+            ..ServerReflectionRequest::default()
+        };
+        // A stream that has ended takes nothing.
+        let _ = in_time("room", self.messages.send(services)).await;
+    }
+
+    /// What the stream ends with, if nothing is described before.
+    async fn end(&mut self) -> Code {
+        let ended = in_time("the end of the stream", self.answers.message()).await;
+        ended.map(drop).expect_err("nothing is described any more").code()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reflection_describes_nothing_to_a_token_that_is_revoked_whether_it_asks_again_or_not() {
+    let closed = Closed::start().await;
+    let node = other_than(closed.cluster.leader().await);
+    make(&closed, node).await;
+    let mut asks = Reflection::begin(closed.at(node, TOKEN)).await;
+    let mut is_silent = Reflection::begin(closed.at(node, TOKEN)).await;
+    let mut of_another = Reflection::begin(closed.at(node, closed.token("read"))).await;
+    revoke(&closed, node).await;
+    asks.ask().await;
+    assert_eq!(asks.end().await, Code::Unauthenticated);
+    assert_eq!(is_silent.end().await, Code::Unauthenticated);
+    of_another.ask().await;
+    let answer = in_time("an answer", of_another.answers.message()).await;
+    answer.expect("it is described").expect("an answer");
+}
+
+/// Who watches the health, the route, and the status page with the token, and has a stream of reflection open.
 struct Watching {
     health: Streaming<HealthCheckResponse>,
     route: Streaming<Route>,
+    reflection: Reflection,
     page: TcpStream,
 }
 
@@ -87,25 +147,27 @@ impl Watching {
     async fn begin(closed: &Closed, node: u64) -> Watching {
         let shows = closed.at(node, TOKEN);
         let health = HealthClient::new(shows.clone()).watch(HealthCheckRequest::default()).await;
+        let reflection = Reflection::begin(shows.clone()).await;
         let route = SequencerClient::new(shows).watch_route(WatchRouteRequest {}).await;
         let (mut health, mut route) =
             (health.expect("it is told").into_inner(), route.expect("it is told").into_inner());
         in_time("the health", health.message()).await.expect("it is told").expect("a state");
         in_time("the route", route.message()).await.expect("it is told").expect("a route");
         let http = closed.cluster.nodes[&node].addresses().http.expect("a port");
-        Watching { health, route, page: watch_page(http).await }
+        Watching { health, route, reflection, page: watch_page(http).await }
     }
 
     /// Waits until each has ended, whatever is told before.
     async fn end(self) {
-        let Watching { mut health, mut route, mut page } = self;
+        let Watching { mut health, mut route, mut reflection, mut page } = self;
         let health = async { while health.message().await.is_ok_and(|told| told.is_some()) {} };
         let route = async { while route.message().await.is_ok_and(|told| told.is_some()) {} };
         let page = async {
             let mut told = [0; 4_096];
             while page.read(&mut told).await.is_ok_and(|read| read > 0) {}
         };
-        in_time("the end of all", async { tokio::join!(health, route, page) }).await;
+        let reflection = reflection.end();
+        in_time("the end of all", async { tokio::join!(health, route, reflection, page) }).await;
     }
 }
 
@@ -127,9 +189,9 @@ async fn watch_page(http: SocketAddr) -> TcpStream {
 }
 
 /// A machine that is busy may need longer now and then: in one of some rounds it does not. The unit test of `node/access.rs`
-/// has the exact time of route and health.
+/// has the exact time of route, health and reflection.
 #[tokio::test(flavor = "multi_thread")]
-async fn health_route_and_page_that_are_watched_end_within_5_s_of_a_revocation() {
+async fn health_route_page_and_reflection_end_within_5_s_of_a_revocation() {
     const ROUNDS: usize = 20;
     const WITHIN: Duration = Duration::from_secs(5);
     let closed = Closed::start().await;

@@ -132,6 +132,24 @@ impl Closed {
         &self.tokens[verb]
     }
 
+    /// A token for each verb, on these namespaces alone. All nodes know them.
+    pub async fn tokens_on(&self, namespaces: &str) -> BTreeMap<&'static str, String> {
+        let mut tokens = BTreeMap::new();
+        for verb in VERBS {
+            let name = format!("{verb}-{}", namespaces.trim_end_matches('*'));
+            let token = format!("a-token-to-{name}");
+            let grants = vec![grant(&format!("{verb}:{namespaces}"))];
+            create(&mut self.admin(1), &token, &name, grants).await.expect("a token");
+            for node in self.cluster.nodes.keys() {
+                // A node that does not know it asks the leader, and knows it by the answer.
+                let told = told(&self.at(*node, &token), "book").await;
+                assert_ne!(told, Err(Code::Unauthenticated), "{name} at node {node}");
+            }
+            tokens.insert(verb, token);
+        }
+        tokens
+    }
+
     pub fn admin(&self, node: u64) -> AccessClient<Asking> {
         AccessClient::new(asking(self.cluster.admin_address(node), Some(ADMIN)))
     }

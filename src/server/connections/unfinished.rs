@@ -21,38 +21,37 @@ use std::{
 
 use bytes::Bytes;
 use hyper::{Request, body::Incoming};
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::sync::CancellationToken;
 use tonic::{Status, service::Routes};
 
 use super::{
     arrival::{Arrival, HEADER_BYTES, PART_BYTES},
     inspected_body::{Inspect, InspectedRoutes},
+    reflection::{Asker, REFLECTION},
 };
 use crate::{
-    node::{COUNTED_BYTES_MIN, Caller, RequestMemory, Reservation, Silence},
+    node::{Access, COUNTED_BYTES_MIN, Caller, RequestMemory, Reservation, Silence},
     proto::{Refusal, STREAMS, refusal},
 };
 
 /// The largest message that a client may send, in bytes.
 pub const CLIENT_MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// The beginning of the paths of the reflection service. Its streams are the library's own: they do not end by themselves when
-/// the node stops, as ours do.
-pub const REFLECTION: &str = "/grpc.reflection.";
-
 /// Routes whose requests' unfinished messages are metered in `memory`. Each part of a message may take `patience` to arrive. A
-/// stream may be silent for `idle`, if others need its place. All streams end at `stop`.
+/// stream may be silent for `idle`, if others need its place. Those of the reflection service do not end by themselves when the
+/// node stops, or their caller is refused, as ours do: they end at `stop`, or once `access` refuses the caller.
 pub fn metered(
-    routes: Routes, memory: Arc<RequestMemory>, [patience, idle]: [Duration; 2],
-    stop: CancellationToken,
+    routes: Routes, (memory, access): (Arc<RequestMemory>, Arc<Access>),
+    [patience, idle]: [Duration; 2], stop: CancellationToken,
 ) -> InspectedRoutes<impl Fn(&mut Request<Incoming>) -> Meter + Clone> {
     InspectedRoutes::new(routes.prepare(), move |request: &mut Request<_>| {
         let path = request.uri().path();
-        let ends = path.starts_with(REFLECTION);
-        let stop = ends.then(|| Box::pin(stop.clone().cancelled_owned()));
-        let arrival = Arrival::new(ends || STREAMS.contains(&path));
+        let is_reflection = path.starts_with(REFLECTION);
+        let arrival = Arrival::new(is_reflection || STREAMS.contains(&path));
         let silence = arrival.is_stream.then(|| Caller::silence(idle)).flatten();
-        Meter { silence, stop, ..Meter::new(memory.clone(), patience, arrival) }
+        let asker = || Asker::new(request.extensions(), access.clone(), stop.clone());
+        let asker = is_reflection.then(asker);
+        Meter { silence, asker, ..Meter::new(memory.clone(), patience, arrival) }
     })
 }
 
@@ -67,8 +66,8 @@ pub struct Meter {
     held_back: Option<HeldBack>,
     /// The silence of a stream between its messages.
     silence: Option<Silence>,
-    /// The signal that ends it, if nothing else does.
-    stop: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    /// Of a stream of the reflection service.
+    asker: Option<Asker>,
 }
 
 /// The bytes of a message for which there is no memory yet.
@@ -87,18 +86,15 @@ impl Meter {
             reserved_for: 0,
             held_back: None,
             silence: None,
-            stop: None,
+            asker: None,
         }
     }
 
-    /// Ready with the reason for the end of the call, if the node stops.
-    fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
-        match &mut self.stop {
+    /// Ready with the reason for the end of the call, if nothing else ends it.
+    fn poll_ended(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
+        match &mut self.asker {
             None => Poll::Pending,
-            Some(stop) => stop
-                .as_mut()
-                .poll(cx)
-                .map(|()| refusal!(NodeStopping, "the node stops; ask another one").into()),
+            Some(asker) => asker.poll_end(cx).map(Status::from),
         }
     }
 
@@ -133,8 +129,12 @@ impl Inspect for Meter {
     /// Reserves the memory of the message that `data` leaves unfinished.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED if there is none left, unless the call is a stream.
+    /// RESOURCE_EXHAUSTED if there is none left, unless the call is a stream. Of a stream of the reflection service: those of
+    /// [`Asker::let_in`].
     fn look(&mut self, data: Bytes) -> Result<Bytes, Status> {
+        if let Some(asker) = &self.asker {
+            asker.let_in()?;
+        }
         let unfinished = self.arrival.advance(&data);
         if let Some(silence) = &mut self.silence {
             silence.end();
@@ -158,7 +158,7 @@ impl Inspect for Meter {
             return Poll::Ready(None);
         };
         let Poll::Ready(reserved) = held_back.room.as_mut().poll(cx) else {
-            return self.poll_stopped(cx).map(|why| Some(Err(why)));
+            return self.poll_ended(cx).map(|why| Some(Err(why)));
         };
         let data = self.held_back.take().map(|held_back| held_back.data);
         Poll::Ready(match reserved {
@@ -178,7 +178,7 @@ impl Inspect for Meter {
 
     /// Waits for more, unless that is late.
     fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
-        if let Poll::Ready(why) = self.poll_stopped(cx) {
+        if let Poll::Ready(why) = self.poll_ended(cx) {
             return Poll::Ready(why);
         }
         if self.arrival.is_between_messages()
