@@ -278,9 +278,14 @@ async fn a_token_that_anybody_asked_for_is_not_made_once_the_cluster_has_tokens(
     .await;
 }
 
-/// Adds node 2, which listens for peers at `port`, once the leader has an answer in time.
-async fn add(asking: &Asking, port: u16) -> Result<MembershipResponse, Status> {
-    let asked = AddNodeRequest { id: 2, peer_address: format!("127.0.0.1:{port}") };
+/// Has a node tell its peers a name, which may lead elsewhere.
+fn with_advertised_name(config: &mut Config) {
+    config.peer_advertise = Some(format!("localhost:{}", config.peer_listen.port()));
+}
+
+/// Adds node 2, which listens for peers at `peer_address`, once the leader has an answer in time.
+async fn add(asking: &Asking, peer_address: &str) -> Result<MembershipResponse, Status> {
+    let asked = AddNodeRequest { id: 2, peer_address: peer_address.to_owned() };
     let mut admin = AdminClient::new(asking.clone());
     eventually("an answer", async || match admin.add_node(asked.clone()).await {
         Err(again) if again.code() == Code::Unavailable => None,
@@ -292,7 +297,8 @@ async fn add(asking: &Asking, port: u16) -> Result<MembershipResponse, Status> {
 fn assert_peers_refused(refused: &Status, node: u64) {
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
     let reach = format!("strangers reach node {node} without TLS");
-    for part in ["nothing is changed", PEERS_TOLD, &reach, "peer_tls = require"] {
+    let advertised = "peer_advertise is localhost:";
+    for part in ["nothing is changed", advertised, &reach, "peer_tls = require"] {
         assert!(refused.message().contains(part), "{part:?} is not in {refused}");
     }
 }
@@ -304,9 +310,8 @@ async fn tokens_are_refused_while_strangers_pass_for_nodes_at_any_member_that_an
     create(&mut AccessClient::new(nobody.clone()), ADMIN, "admin", everything())
         .await
         .expect("no other member");
-    cluster.start_joining(2, |config| config.peer_listen = EVERYWHERE).await;
-    let port = cluster.nodes[&2].addresses().peer.port();
-    add(&nobody, port).await.expect("without tokens it may be added");
+    let peer_address = cluster.start_joining(2, with_advertised_name).await;
+    add(&nobody, &peer_address).await.expect("without tokens it may be added");
     let mut admin = AccessClient::new(asking(cluster.address(1), Some(ADMIN)));
     let nothing = || granting("anonymous", None, &[]);
     let everything_again = || granting("anonymous", None, &EVERYTHING);
@@ -334,18 +339,16 @@ async fn a_node_where_strangers_pass_for_nodes_is_added_to_no_cluster_with_token
     let admin = asking(cluster.address(1), Some(ADMIN));
     let mut access = AccessClient::new(admin.clone());
     access.set_grants(granting("anonymous", None, &[])).await.expect("tokens are needed");
-    cluster.start_joining(2, |config| config.peer_listen = EVERYWHERE).await;
-    let port = cluster.nodes[&2].addresses().peer.port();
-    assert_peers_refused(&add(&admin, port).await.expect_err("the cluster has tokens"), 2);
+    let peer_address = cluster.start_joining(2, with_advertised_name).await;
+    assert_peers_refused(&add(&admin, &peer_address).await.expect_err("the cluster has tokens"), 2);
     assert!(!cluster.nodes[&2].context().group.is_formed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_where_strangers_pass_for_nodes_is_founded_with_no_token() {
     let mut cluster = Cluster::configured(0, |_| {});
-    cluster.start_joining(2, |config| config.peer_listen = EVERYWHERE).await;
-    let port = cluster.nodes[&2].addresses().peer.port();
-    let mut node = PeerClient::new(channel((Ipv4Addr::LOCALHOST, port).into()));
+    cluster.start_joining(2, with_advertised_name).await;
+    let mut node = PeerClient::new(channel(cluster.configs[&2].peer_listen));
     let mut greet = async |admin_token_sha256: Vec<u8>| {
         let founding = Founding {
             incarnation: 1,

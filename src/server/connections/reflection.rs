@@ -19,7 +19,7 @@ use futures::{
 };
 use hyper::{
     HeaderMap,
-    body::{Body as _, Frame, SizeHint},
+    body::{Frame, SizeHint},
     http::Extensions,
 };
 use tokio_util::sync::CancellationToken;
