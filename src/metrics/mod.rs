@@ -180,8 +180,8 @@ metrics! {
         client_connections: By<Interface, Gauge>,
         /// Connections of clients that were refused because there were too many, by interface.
         client_connections_refused: Counters<Interface>,
-        /// Calls that were refused because the token that their caller shows is worth nothing, and connections that were refused
-        /// because of their certificate, or the lack of one; by interface and kind.
+        /// Calls that were refused because the token that their caller shows is worth nothing, and connections that were
+        /// refused because of their certificate, or the lack of one; by interface and kind.
         logins_refused: PairCounters<RefusedAt, Shown>,
         /// For how long the certificate in use is valid, by the side it is shown to; infinite where there is none.
         certificate_left_seconds: SecondsBy<CertificateOf>,

@@ -123,8 +123,8 @@ impl Grants {
         Ok((before, after))
     }
 
-    /// Sees that nobody passes for a node. While the cluster has no tokens, the other members are asked, too. Afterwards each of
-    /// them sees to it that it takes nothing from strangers.
+    /// Sees that nobody passes for a node. While the cluster has no tokens, the other members are asked, too. Afterwards each
+    /// of them sees to it that it takes nothing from strangers.
     ///
     /// # Errors
     /// As [`check_peer_addresses`] and [`Members::ask_for_peer_tls`].

@@ -23,9 +23,10 @@
 //! * `handover`: the graceful change of the leader.
 //! * `numbers`: requests for numbers and floors.
 //!
+//! * `grants`: changes of who may do what.
+//!
 //! * `leases`: worker ids, leased to the makers of ids.
 //! * `members`: the members of the cluster, and how a node becomes one.
-//! * `grants`: changes of who may do what.
 //! * `admission`: the check of a caller before anything is done for it.
 //!
 //! * `requests`: keys, checks and refusals of all kinds of requests.

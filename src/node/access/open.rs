@@ -148,8 +148,8 @@ pub fn is_open_to_strangers(principals: &Principals) -> bool {
     principals.granted_to_strangers().next().is_some()
 }
 
-/// Why a port for peers is refused in this cluster, if it is: strangers would pass for nodes there, and not everybody is granted
-/// everything.
+/// Why a port for peers is refused in this cluster, if it is: strangers would pass for nodes there, and not everybody is
+/// granted everything.
 fn refused_peers(config: &Config, principals: &Principals) -> Option<String> {
     false_peers(config).filter(|_| !principals.is_open())
 }

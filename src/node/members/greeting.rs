@@ -169,8 +169,8 @@ impl Members {
         Ok(answering.member)
     }
 
-    /// Asks every other member whether strangers pass for nodes there, since a caller asks for tokens. A member that is away does
-    /// not keep tokens from the cluster: once it hears of them, it takes nothing from strangers. The log names it.
+    /// Asks every other member whether strangers pass for nodes there, since a caller asks for tokens. A member that is away
+    /// does not keep tokens from the cluster: once it hears of them, it takes nothing from strangers. The log names it.
     ///
     /// # Errors
     /// FAILED_PRECONDITION if a member says so, or says that it is another node.

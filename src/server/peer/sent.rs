@@ -99,9 +99,9 @@ pub fn sent<M: Sent>(request: Request<M>) -> Result<(Option<PeerConnection>, M),
     Ok((connection, message))
 }
 
-/// The messages of a stream, each checked as [`check`] does, and so is its end: a node that is removed meanwhile gets no further message through.
-/// Its earlier requests may have been carried out. So the service ends the stream then without an error, which would say that
-/// nothing was done.
+/// The messages of a stream, each checked as [`check`] does, and so is its end: a node that is removed meanwhile gets no
+/// further message through. Its earlier requests may have been carried out. So the service ends the stream then without an
+/// error, which would say that nothing was done.
 pub fn all_sent<M: Sent>(
     request: Request<Streaming<M>>,
 ) -> impl Stream<Item = Result<M, Status>> + Unpin {

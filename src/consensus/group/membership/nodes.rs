@@ -70,8 +70,8 @@ impl Group {
             .collect()
     }
 
-    /// What of `node`, another member, is open, in words, as it told this leader last. Empty if nothing is, or this node does not
-    /// lead or has not heard that one in its term.
+    /// What of `node`, another member, is open, in words, as it told this leader last. Empty if nothing is, or this node does
+    /// not lead or has not heard that one in its term.
     pub fn open_at(&self, node: NodeId) -> String {
         // What it told an earlier term may be over.
         match self.lease.silence(node).is_some_and(|silence| silence.in_term) {
