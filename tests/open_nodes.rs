@@ -11,24 +11,30 @@ use std::{
     },
 };
 
+use prost::Message;
 use ratchet::{
     node::{Config, StartError, hash_of},
     proto::{
-        peer::{AdministerRequest, Founding, HelloRequest, RaftMessage, peer_client::PeerClient},
+        peer::{
+            AdministerRequest, ForwardReplies, ForwardRequest, ForwardRequests, Founding, Header,
+            HelloRequest, RaftMessage, peer_client::PeerClient,
+        },
         v1::{
-            AddNodeRequest, FoundRequest, MembershipResponse, StatusRequest, StatusResponse,
-            access_client::AccessClient, admin_client::AdminClient,
+            AddNodeRequest, FoundRequest, MembershipResponse, NextRequest, StatusRequest,
+            StatusResponse, access_client::AccessClient, admin_client::AdminClient,
         },
     },
     sequence::{AccessChange, Command, Grant, Outcome, PRINCIPALS_MAX, PrincipalKey},
 };
-use tonic::{Code, Status};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Status, Streaming, transport::Channel};
 
 use crate::common::{
-    append, channel,
+    PATIENCE, append, channel,
     closed::{ADMIN, Asking, asking, create, everything, granting, next},
     cluster::Cluster,
-    eventually, free_ports, http_get, in_time, own_ip,
+    eventually, free_ports, http_get, id, in_time, own_ip,
     processes::{Process, Processes, ratchet},
     until,
 };
@@ -208,6 +214,38 @@ async fn grant_unchecked(cluster: &Cluster, grants: Vec<Grant>) {
     assert_eq!(granted.expect("applied"), Outcome::Access(Ok(())));
 }
 
+/// A stream over which node 1 has answered a request of a member, which says that it is node 1, too.
+async fn forwarding(
+    cluster: &Cluster, peer: &mut PeerClient<Channel>,
+) -> (mpsc::Sender<ForwardRequests>, Streaming<ForwardReplies>) {
+    let incarnation = cluster.nodes[&1].context().this_node.store.incarnation();
+    let header = Header {
+        cluster: "test".to_owned(),
+        set: 1,
+        from: 1,
+        to: 1,
+        to_incarnation: incarnation,
+        election_timeout_ms: cluster.configs[&1].election_timeout_ms,
+        from_incarnation: incarnation,
+    };
+    let asked = NextRequest { namespace: "book".to_owned(), key: id(1), ..Default::default() };
+    let request = ForwardRequest {
+        id: 7,
+        left_ms: PATIENCE.as_millis() as u64,
+        method: "ratchet.v1.Sequencer/Next".into(),
+        message: asked.encode_to_vec().into(),
+        ..ForwardRequest::default()
+    };
+    let requests = ForwardRequests { header: Some(header), requests: vec![request] };
+    let (messages, stream) = mpsc::channel(1);
+    messages.send(requests).await.expect("sent");
+    let replies = peer.forward(ReceiverStream::new(stream)).await.expect("a stream");
+    let mut replies = replies.into_inner();
+    let reply = in_time("a reply", replies.message()).await.expect("a reply").expect("one");
+    assert_eq!(reply.replies[0].id, 7, "{reply:?}");
+    (messages, replies)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_runs_on_when_tokens_are_turned_on_takes_nothing_where_strangers_pass_for_nodes()
  {
@@ -228,7 +266,12 @@ async fn a_node_that_runs_on_when_tokens_are_turned_on_takes_nothing_where_stran
         ..HelloRequest::default()
     };
     peer.hello(greeting.clone()).await.expect("everybody may do everything");
+    let (messages, mut replies) = forwarding(&cluster, &mut peer).await;
     grant_unchecked(&cluster, Vec::new()).await;
+    // Nothing more is sent over it.
+    let ended = in_time("the end of the stream", replies.message()).await;
+    assert!(matches!(ended, Ok(None) | Err(_)), "{ended:?}");
+    drop(messages);
     let open = context.services.status.open();
     for part in [PEERS_TOLD, "node 1", "peer_tls = require", "takes no message of a peer"] {
         assert!(open.contains(part), "{part:?} is not in {open}");

@@ -67,7 +67,8 @@ impl Grants {
         let turn = turn.map_err(|_| {
             refusal!(
                 DeadlineExceeded,
-                "nothing is changed: an earlier change of who may do what is under way; ask again when a majority of the voters runs"
+                "this call changes nothing: an earlier change of who may do what, perhaps your own, is under way, and may be made yet; \
+                 ask again when a majority of the voters runs"
             )
             .not_done()
         })?;
@@ -75,8 +76,9 @@ impl Grants {
         Ok(turn)
     }
 
+    /// Makes the change, which goes on when the deadline passes.
     async fn change(
-        &self, turn: OwnedMutexGuard<()>, term: &Term, change: AccessChange,
+        &self, turn: OwnedMutexGuard<()>, (term, change): (&Term, AccessChange), deadline: Instant,
     ) -> Attempt<()> {
         let (group, term) = (self.group.clone(), term.term());
         // The turn lasts until Raft has told, also if the caller leaves before.
@@ -85,7 +87,15 @@ impl Grants {
             group.propose(term, Command::ChangeAccess(change)).await
         };
         let proposing = tokio::spawn(self.this_node.tasks.watched("a change of grants", proposing));
-        let proposed = proposing.await.map_err(|error| refusal!(Internal, "{error}"))?;
+        let proposed = timeout_at(time_to_tell(deadline), proposing).await.map_err(|_| {
+            refusal!(
+                DeadlineExceeded,
+                "the change of who may do what is not through yet, and goes on: a majority of the voters must write it down; see \
+                 ratchet token list"
+            )
+            .ongoing()
+        })?;
+        let proposed = proposed.map_err(|error| refusal!(Internal, "{error}"))?;
         match proposed.map_err(proposal_failed)? {
             Outcome::Access(Ok(())) => Ok(()),
             Outcome::Access(Err(refused)) => Err(told(&refused).into()),
@@ -189,7 +199,7 @@ impl ByLeader for v1::CreateTokenRequest {
         };
         let record = PrincipalRecord { grants: granted, token: Some(token), quotas: Vec::new() };
         let add = AccessChange::AddToken { hash, record, principals_max: PRINCIPALS_MAX };
-        grants.change(turn, term, add).await?;
+        grants.change(turn, (term, add), deadline).await?;
         Ok(grants.told(&PrincipalKey::Token(hash)))
     }
 }
@@ -251,7 +261,7 @@ impl ByLeader for v1::RevokeTokenRequest {
                 self.name
             );
         }
-        grants.change(turn, term, AccessChange::RemoveToken(hash)).await?;
+        grants.change(turn, (term, AccessChange::RemoveToken(hash)), deadline).await?;
         Ok(v1::RevokeTokenResponse { id: hash.id() })
     }
 }
@@ -307,7 +317,7 @@ impl ByLeader for v1::SetGrantsRequest {
                 by.name(&before)
             );
         }
-        grants.change(turn, term, change).await?;
+        grants.change(turn, (term, change), deadline).await?;
         Ok(grants.told(&key))
     }
 }
@@ -329,7 +339,7 @@ impl ByLeader for v1::SetQuotasRequest {
         let keys = grants.holders(&self)?;
         let everything = Grant::everything();
         let change = AccessChange::SetQuotas { keys: keys.clone(), quotas, everything };
-        grants.change(turn, term, change).await?;
+        grants.change(turn, (term, change), deadline).await?;
         Ok(v1::SetQuotasResponse { principals: keys.iter().map(|key| grants.told(key)).collect() })
     }
 }

@@ -6,8 +6,8 @@ use std::fs;
 use ratchet::{
     node::hash_of,
     proto::v1::{
-        CreateNamespaceRequest, CreateTokenRequest, Grant, ListPrincipalsRequest, Verb,
-        access_client::AccessClient, admin_client::AdminClient,
+        CreateNamespaceRequest, CreateTokenRequest, Grant, ListPrincipalsRequest,
+        RevokeTokenRequest, Verb, access_client::AccessClient, admin_client::AdminClient,
     },
 };
 use serde_json::json;
@@ -15,6 +15,7 @@ use tonic::Code;
 
 use crate::common::{
     closed::{ADMIN, Asking, Closed, asking, create, everything, grant, granting},
+    cluster::Cluster,
     http, other_than,
     processes::{Processes, ratchet},
 };
@@ -118,4 +119,30 @@ async fn a_verb_that_nobody_knows_is_named_in_the_refusal_and_nothing_is_granted
             |name: &str, addresses: &Option<String>| name == "flies" || addresses.is_some();
         assert!(!principals.iter().any(|one| is_new(&one.name, &one.addresses)), "{principals:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_administrators_that_revoke_one_another_at_a_time_leave_one() {
+    let cluster = Cluster::start(1, |_| {}).await;
+    let by = |token: Option<&str>| AccessClient::new(asking(cluster.address(1), token));
+    create(&mut by(None), ADMIN, ADMIN, everything()).await.expect("a token");
+    by(Some(ADMIN)).set_grants(granting("anonymous", None, &[])).await.expect("closed");
+    let revoke = |name: &str| RevokeTokenRequest { name: name.to_owned(), id: None };
+    let mut last = ADMIN.to_owned();
+    for round in 0..20 {
+        let [one, other] = ["one", "other"].map(|name| format!("{name}-{round}"));
+        for token in [&one, &other] {
+            create(&mut by(Some(&last)), token, token, everything()).await.expect("a token");
+        }
+        let (mut by_one, mut by_other) = (by(Some(&one)), by(Some(&other)));
+        by_one.revoke_token(revoke(&last)).await.expect("there are two others");
+        let revoked =
+            tokio::join!(by_one.revoke_token(revoke(&other)), by_other.revoke_token(revoke(&one)),);
+        last = match revoked {
+            (Ok(_), Err(_)) => one,
+            (Err(_), Ok(_)) => other,
+            both => panic!("one of them is left: {both:?}"),
+        };
+    }
+    create(&mut by(Some(&last)), "next", "next", everything()).await.expect("a token");
 }

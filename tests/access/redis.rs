@@ -1,16 +1,15 @@
-//! Logins of Redis clients: in every form, in the middle of a pipeline, and with a token that is revoked meanwhile. And what
-//! keys that begin with `id:` are to whom.
+//! Logins of Redis clients: in every form, in the middle of a pipeline, and with a token that is revoked meanwhile.
 
 use std::net::SocketAddr;
 
-use ratchet::proto::v1::{CreateNamespaceRequest, RevokeTokenRequest, admin_client::AdminClient};
+use ratchet::proto::v1::RevokeTokenRequest;
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::TcpStream,
 };
 
 use crate::common::{
-    closed::{ADMIN, Closed, create, grant, granting, next},
+    closed::{Closed, create, grant, granting, next},
     eventually, in_time, other_than,
 };
 
@@ -288,82 +287,4 @@ async fn a_connection_whose_token_is_revoked_is_nobodys_from_then_on() {
         assert!(client.ask("INCR book:1").await.starts_with(':'));
     }
     assert!(next(&closed.at(leader, CI), "book").await.is_err());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_use_a_namespace_of_the_name_id_is_answered_as_if_there_were_none() {
-    const TRIED: [&str; 7] = [
-        "INCR id:book",
-        "INCR id:book:1",
-        "INCR id:other",
-        "INCRBY id:book 0",
-        "INCRBY id:book 1",
-        "INCRBY id:book 2",
-        "GET id:book",
-    ];
-    let (closed, ports) = with_ci().await;
-    let leader = closed.cluster.leader().await;
-    let mut admin = AdminClient::new(closed.at(leader, ADMIN));
-    let namespace = |name: &str, format: Option<&str>| CreateNamespaceRequest {
-        name: name.to_owned(),
-        format: format.map(str::to_owned),
-        ..CreateNamespaceRequest::default()
-    };
-    let orders = namespace("orders", Some("snowflake"));
-    admin.create_namespace(orders).await.expect("a namespace");
-    for (token, name, granted) in [
-        ("of-orders", "orders", "next:orders"),
-        ("of-id", "numbers", "next:id"),
-        ("of-reader", "reader", "read:id"),
-    ] {
-        create(&mut closed.admin(leader), token, name, vec![grant(granted)])
-            .await
-            .expect("a token");
-    }
-    let client_of = async |address: SocketAddr, token: &str| {
-        let mut client = Connection::to(address).await;
-        assert_eq!(client.log_in(&format!("AUTH {token}")).await, "+OK", "{token}");
-        client
-    };
-    let told = async |address: SocketAddr| {
-        let mut client = client_of(address, CI).await;
-        let mut told = Vec::new();
-        for command in TRIED {
-            told.push(client.ask(command).await);
-        }
-        told
-    };
-    let mut without = Vec::new();
-    for address in ports {
-        without.push(told(address).await);
-    }
-    admin.create_namespace(namespace("id", None)).await.expect("a namespace");
-    for (address, without) in ports.into_iter().zip(without) {
-        let mut client = client_of(address, ADMIN).await;
-        eventually("the node has heard of it", async || {
-            client.ask("INCR id:5").await.starts_with(':').then_some(())
-        })
-        .await;
-        assert_eq!(told(address).await, without);
-        // Its ids are those of another namespace, still.
-        let mut client = client_of(address, "of-orders").await;
-        let id = eventually("an id", async || {
-            let told = client.ask("INCR id:orders").await;
-            told.strip_prefix(':').map(|id| id.parse::<u64>().expect("digits"))
-        });
-        assert!(id.await > 1 << 53);
-        // Who may use it has its keys.
-        let mut client = client_of(address, "of-id").await;
-        for command in ["INCR id:5", "INCRBY id:5 3"] {
-            let told = client.ask(command).await;
-            assert!(told.starts_with(':'), "{command}: {told}");
-        }
-        let told = client.ask("INCRBY id:5 0").await;
-        assert!(told.starts_with("-NOPERM "), "{told}");
-        let mut client = client_of(address, "of-reader").await;
-        let told = client.ask("INCRBY id:5 0").await;
-        assert!(told.starts_with(':'), "{told}");
-        let told = client.ask("INCR id:5").await;
-        assert!(told.starts_with("-NOPERM "), "{told}");
-    }
 }

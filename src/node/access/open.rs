@@ -65,13 +65,18 @@ fn is_loopback(address: &str) -> bool {
 /// Where strangers reach the port for peers of the node with this configuration, and may say that they are a node; in words.
 /// What comes to a loopback address may have been passed on from another one.
 fn strangers_as_peers(config: &Config) -> Option<String> {
-    let listen = config.peer_listen.to_string();
-    let advertised = config.peer_advertise.as_ref();
-    let at = match advertised.filter(|address| !is_loopback(address)) {
-        _ if config.peer_tls == PeerTls::Require => return None,
-        _ if !is_loopback(&listen) => format!("peer_listen is {listen}"),
-        Some(address) => format!("peer_advertise is {address}"),
-        None => return None,
+    if config.peer_tls == PeerTls::Require {
+        return None;
+    }
+    let beyond = |address: &String| !is_loopback(address);
+    let listen = Some(config.peer_listen.to_string()).filter(beyond);
+    let advertised = config.peer_advertise.as_ref().filter(|address| beyond(address));
+    let of_peers = config.peers.get(&config.node_id).filter(|address| beyond(address));
+    let at = match (listen, advertised, of_peers) {
+        (Some(address), ..) => format!("peer_listen is {address}"),
+        (None, Some(address), _) => format!("peer_advertise is {address}"),
+        (None, None, Some(address)) => format!("peers names the address {address}"),
+        (None, None, None) => return None,
     };
     Some(format!("{at}, where strangers reach node {} without TLS", config.node_id))
 }
@@ -431,6 +436,11 @@ mod tests {
             assert!(refused.message().contains(&format!("peer_advertise is {advertised}, where")));
             check_peer_port(&Config { peer_tls: PeerTls::Require, ..proxied }).expect("TLS");
         }
+        let peers = [(1, "db-1:7601".to_owned()), (2, "127.0.0.1:7602".to_owned())];
+        let of_peers = Config { peers: peers.into(), ..loopback.clone() };
+        let refused = check_peer_port(&of_peers).expect_err("strangers reach the proxy");
+        assert!(refused.message().contains("peers names the address db-1:7601, where"));
+        check_peer_port(&Config { node_id: 2, ..of_peers }).expect("at home");
         let peer_advertise = Some("127.0.0.1:7601".to_owned());
         check_peer_port(&Config { peer_advertise, ..loopback.clone() }).expect("at home");
         // Without tokens, everybody may do everything.

@@ -63,8 +63,16 @@ impl ByLeader for v1::AddNodeRequest {
         if known.is_none() {
             check_id(id, &members.group.view.former_members())?;
         }
+        let was_open = members.group.view.principals().is_open();
         let member = members.introduce(id, peer_address, Purpose::Add).await?;
         by.check_still(&members.group, self.wanted())?;
+        if !members.group.view.principals().is_open() {
+            check_peer_addresses(&members.config, [peer_address].into_iter())?;
+            if was_open {
+                let tells = "the node has not said whether its peers come with TLS";
+                refuse!(NotHeardYet, "the cluster has tokens now, and {tells}: ask again");
+            }
+        }
         let others = members.group.members().into_iter().map(|(id, (known, _))| (id, known));
         check_reach(&others.chain([(id, member.clone())]).collect())?;
         let known = known.map(|known| known.member.incarnation);
@@ -122,11 +130,12 @@ impl ByLeader for v1::PromoteNodeRequest {
     }
 
     async fn carry_out(
-        self, members: &Members, (term, _): (&Term, &Principal), deadline: Instant,
+        self, members: &Members, (term, by): (&Term, &Principal), deadline: Instant,
     ) -> Attempt<v1::MembershipResponse> {
         members.known(self.id)?;
         let change = MembershipChange::Promote(self.id);
-        members.change_voters(term, change, self.force, deadline).await
+        let may_still = || by.check_still(&members.group, self.wanted());
+        members.change_voters(term, (change, self.force), may_still, deadline).await
     }
 }
 
@@ -138,7 +147,7 @@ impl ByLeader for v1::RemoveNodeRequest {
     }
 
     async fn carry_out(
-        self, members: &Members, (term, _): (&Term, &Principal), deadline: Instant,
+        self, members: &Members, (term, by): (&Term, &Principal), deadline: Instant,
     ) -> Attempt<v1::MembershipResponse> {
         members.known(self.id)?;
         if self.id == members.config.node_id {
@@ -149,7 +158,8 @@ impl ByLeader for v1::RemoveNodeRequest {
             );
         }
         let change = MembershipChange::Remove(self.id);
-        members.change_voters(term, change, self.force, deadline).await
+        let may_still = || by.check_still(&members.group, self.wanted());
+        members.change_voters(term, (change, self.force), may_still, deadline).await
     }
 
     fn done_before(
@@ -165,9 +175,10 @@ fn forced(force: bool) -> Option<String> {
 }
 
 impl Members {
-    /// Promotes or removes a node, once the voters after the change can go on.
+    /// Promotes or removes a node, once the voters after the change can go on, if the caller `may_still` have that.
     async fn change_voters(
-        &self, term: &Term, change: MembershipChange, force: bool, deadline: Instant,
+        &self, term: &Term, (change, force): (MembershipChange, bool),
+        may_still: impl Fn() -> Result<(), Refusal>, deadline: Instant,
     ) -> Attempt<v1::MembershipResponse> {
         let (asked, asked_at) = (Instant::now(), self.group.now());
         while let Err(unfit) = self.group.check_voters_after(term.term(), &change, asked_at) {
@@ -184,6 +195,7 @@ impl Members {
             }
             tokio::time::sleep(RETRY).await;
         }
+        may_still()?;
         let unless_unfit = (!force).then_some(asked_at);
         self.change(term, vec![change], unless_unfit, deadline).await
     }

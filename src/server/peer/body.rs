@@ -21,6 +21,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures::{FutureExt, future::BoxFuture};
 use hyper::{Request, body::Incoming};
 use prost::Message;
 use tonic::{Status, service::Routes};
@@ -80,6 +81,21 @@ impl PeerConnection {
         ))
     }
 
+    /// Ends with the error of [`PeerConnection::check_vouched`], as soon as that has one. `None` if it never has.
+    fn until_unvouched(&self) -> Option<BoxFuture<'static, Refusal>> {
+        let is_vouched = self.certified.is_some() || self.is_nodes;
+        let connection = self.clone();
+        let refused = async move {
+            loop {
+                connection.group.view.until_principals(|known| !known.is_open()).await;
+                if let Err(refusal) = connection.check_vouched() {
+                    return refusal;
+                }
+            }
+        };
+        (!is_vouched).then(|| refused.boxed())
+    }
+
     /// Refuses a message that names another sender than the certificate.
     ///
     /// # Errors
@@ -124,6 +140,7 @@ pub fn from_peers(
             sender: Sender::Unknown,
             strangers: strangers.clone(),
             bytes: 0,
+            refused: connection.until_unvouched(),
         }
     })
 }
@@ -156,6 +173,8 @@ pub struct LookForSender {
     strangers: Arc<AtomicUsize>,
     /// This call's part of them.
     bytes: usize,
+    /// Ends with the reason when nobody vouches for the sender any more.
+    refused: Option<BoxFuture<'static, Refusal>>,
 }
 
 impl Inspect for LookForSender {
@@ -208,6 +227,12 @@ impl Inspect for LookForSender {
 
     /// Waits for more, unless that is late.
     fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
+        if let Some(refused) = &mut self.refused
+            && let Poll::Ready(refusal) = refused.poll_unpin(cx)
+        {
+            self.refused = None;
+            return Poll::Ready(refusal.into());
+        }
         if matches!(self.sender, Sender::Member) {
             return Poll::Pending;
         }

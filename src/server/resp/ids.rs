@@ -5,8 +5,8 @@ use tokio::time::Instant;
 
 use super::{key::NodeAndAsker, refused::Refused, replies::Replies};
 use crate::{
-    node::{NEXT_IDS, to_key},
-    proto::{Code, v1::NextIdsRequest},
+    node::{NEXT_IDS, NodeContext, to_key},
+    proto::v1::NextIdsRequest,
     sequence::{Verb, Wanted, WrittenKey},
     server::written::key_in,
 };
@@ -24,8 +24,8 @@ pub struct IdsOf<'a> {
 
 /// The ids that a text stands for. If a namespace has the name `id`, the text is a key of that namespace, and stands for no
 /// ids.
-pub fn ids_of<'a>(asking: NodeAndAsker<'_>, key: WrittenKey<'a>) -> Option<IdsOf<'a>> {
-    if key.namespace != ID || sees_namespace(asking) {
+pub fn ids_of<'a>(context: &NodeContext, key: WrittenKey<'a>) -> Option<IdsOf<'a>> {
+    if key.namespace != ID || context.group.view.namespaces().by_name(ID).is_some() {
         return None;
     }
     let of_key =
@@ -35,19 +35,6 @@ pub fn ids_of<'a>(asking: NodeAndAsker<'_>, key: WrittenKey<'a>) -> Option<IdsOf
         Some(IdsOf { namespace, key: None })
     };
     of_key.ok().or_else(of_all)
-}
-
-/// Whether there is a namespace of the name `id` for this caller. One who may neither take its numbers nor read them does not
-/// learn of it.
-fn sees_namespace((context, by): NodeAndAsker<'_>) -> bool {
-    // A node that cannot tell what is granted now refuses the command later, whatever the key means.
-    let is_denied = |verb: Verb| {
-        let checked = context.services.access.check(by, Wanted::On(verb, ID));
-        let code = checked.map_err(|refusal| refusal.code());
-        matches!(code, Err(Code::PermissionDenied | Code::Unauthenticated))
-    };
-    let is_there = context.group.view.namespaces().by_name(ID).is_some();
-    is_there && !(is_denied(Verb::Next) && is_denied(Verb::Read))
 }
 
 /// The refusal of INCRBY by more than 1. Libraries send INCRBY by 1 for INCR.

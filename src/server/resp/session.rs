@@ -237,7 +237,7 @@ impl Session {
             other => return Ok(RedisRequest::Other(other)),
         };
         let key = written_key(command.at(1).unwrap_or_default())?;
-        match ids::ids_of((&self.context, &self.by), key) {
+        match ids::ids_of(&self.context, key) {
             Some(_) if count != 1 => Err(ids::one_at_a_time()),
             Some(of) => Ok(RedisRequest::Id(of)),
             None if count == 0 => Ok(RedisRequest::Other(entry.action)),
