@@ -11,6 +11,8 @@ use crate::common::{
 };
 use futures::{StreamExt, stream};
 use openraft::{
+    EntryPayload,
+    entry::RaftEntry,
     raft::{AppendEntriesRequest, SnapshotResponse, VoteRequest, VoteResponse},
     storage::{RaftSnapshotBuilder, RaftStateMachine},
     vote::RaftLeaderId,
@@ -20,7 +22,7 @@ use ratchet::{
     clock::BootClock,
     consensus::{RaftRpc, StateMachine, Transport},
     proto::peer::{Header, HelloRequest, RaftMessage, RaftReply, SnapshotPart},
-    storage::{LogId, SnapshotData, SnapshotMeta, Store, StoreOptions, Types, Vote, codec},
+    storage::{Entry, LogId, SnapshotData, SnapshotMeta, Store, StoreOptions, Types, Vote, codec},
 };
 use serde::Serialize;
 use tokio::{io::AsyncWriteExt, net::TcpStream};
@@ -129,6 +131,39 @@ async fn a_leaders_message_of_an_absurd_term_is_neither_obeyed_nor_written_down(
     cluster.client(follower).next_at_last(1).await;
     let now = cluster.client(follower).status().await.unwrap().term;
     assert!(now > term && now < term + 1_000, "term {now}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_append_with_entries_that_no_leader_sends_is_refused_and_harms_nobody() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let to = other_than(leader);
+    let term = steady(&cluster, leader).await;
+    let at =
+        |term: u64, index: u64| LogId::new(Vote::new(term, leader).leader_id.to_committed(), index);
+    let sent = [
+        // A gap before the first entry.
+        (None, vec![at(term, 1)]),
+        (Some(at(term, 4)), vec![at(term, 6)]),
+        // A gap behind it, and entries at the same place.
+        (Some(at(term, 4)), vec![at(term, 5), at(term, 7)]),
+        (Some(at(term, 4)), vec![at(term, 5), at(term, 5)]),
+        (Some(at(term, u64::MAX)), vec![at(term, 0)]),
+        // A term that falls, and one that is later than the leader's.
+        (Some(at(term, 4)), vec![at(term - 1, 5)]),
+        (Some(at(term, 4)), vec![at(term, 5), at(term + 1, 6)]),
+    ];
+    for (prev_log_id, ids) in sent {
+        let entries = ids.iter().map(|id| Entry::new(*id, EntryPayload::Blank)).collect();
+        let request = AppendEntriesRequest { prev_log_id, entries, ..append(term, leader) };
+        let mine = header(&cluster, leader, to);
+        let reply = send(&cluster, mine, RaftRpc::Append, &request).await;
+        let status = reply.expect_err("refused");
+        assert_eq!(status.code(), Code::InvalidArgument, "{prev_log_id:?} {ids:?}: {status:?}");
+    }
+    cluster.client(to).next_at_last(1).await;
+    let fault = cluster.nodes[&to].context().fault();
+    assert!(fault.is_none(), "{fault:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

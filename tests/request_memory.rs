@@ -3,7 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::common::{
-    channel, cluster::Cluster, http, http2, in_time, other_than, until, with_http, with_resp,
+    channel,
+    cluster::Cluster,
+    http, http2, id, in_time,
+    invoices::{INVOICE, create_invoices},
+    other_than, until, with_http, with_resp,
 };
 use bytes::Bytes;
 use futures::future::join_all;
@@ -14,7 +18,7 @@ use ratchet::{
         reason_of,
         v1::{
             CreateNamespaceRequest, CurrentManyRequest, ListNamespacesRequest, NextIdsRequest,
-            NextManyRequest, Outcome, Reason, ids_client::IdsClient,
+            NextManyRequest, NextRequest, Outcome, Reason, ids_client::IdsClient,
         },
     },
 };
@@ -347,6 +351,41 @@ async fn an_address_has_its_share_of_the_leaders_memory_whichever_node_it_asks()
         assert_eq!(ask(first..first + 15_000).await, None, "its share");
     }
     until("the memory is free", || metrics.request_bytes.get() == 0).await;
+}
+
+/// The numbers may be taken, so the refusal is no other. A follower that took it for a sign that the leader is deposed would ask
+/// again until the deadline.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_without_memory_for_a_gapless_request_tells_the_caller_whichever_node_was_asked() {
+    let cluster = Cluster::start(3, |config| config.memory_requests_max_mb = LIMIT_MB).await;
+    create_invoices(&mut cluster.client(1), |_| {}).await;
+    let leader = cluster.leader().await;
+    let shared = cluster.nodes[&leader].context().clone();
+    let ask = async |node: u64, request: &'static str| {
+        let request = NextRequest {
+            namespace: INVOICE.into(),
+            key: id(7),
+            request_id: Some(Bytes::from_static(request.as_bytes())),
+            ..NextRequest::default()
+        };
+        let answer = cluster.client(node).sequencer.next(request).await;
+        answer.map(|answer| answer.into_inner().first)
+    };
+    let asked = [(leader, "one"), (other_than(leader), "another")];
+    let all = shared.request_memory.reserve((LIMIT_MB << 20) as usize).unwrap();
+    for (node, request) in asked {
+        let refused = in_time("a refusal", ask(node, request)).await.expect_err("no memory");
+        assert_eq!(reason_of(&refused), (Reason::OutcomeUnknown, Outcome::Unknown), "{refused}");
+        assert!(refused.message().contains("memory_requests_max_mb is 16"), "{refused}");
+    }
+    drop(all);
+    // Whether a refused message took its number or not, it gets it now, and no number is left out.
+    let mut numbers = Vec::new();
+    for (node, request) in asked.into_iter().chain([(leader, "a third one")]) {
+        numbers.push(ask(node, request).await.expect("a number"));
+    }
+    numbers.sort_unstable();
+    assert_eq!(numbers, [1, 2, 3]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

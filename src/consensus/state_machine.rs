@@ -327,7 +327,7 @@ mod tests {
     use super::*;
     use crate::{
         clock::BootClock,
-        sequence::{Bump, Key, NamespaceConfig, Raise},
+        sequence::{Bump, ClusterId, Key, NamespaceConfig, Raise},
         storage::StoreOptions,
     };
 
@@ -361,6 +361,28 @@ mod tests {
         assert!(text.lines().any(|line| line == sample), "{sample} is not in:\n{text}");
         machine.apply_now(4, [Command::BeginEpoch, checkpoint()]).await;
         assert_eq!(counted(), 10);
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_of_another_cluster_leaves_the_table_as_it_is() {
+        let [own, other] = [1, 2].map(|byte| ClusterId::from_random([byte; 16]));
+        let dirs = [(); 2].map(|()| tempfile::TempDir::new().expect("a directory"));
+        let stores = dirs.each_ref().map(|dir| {
+            let options = StoreOptions::new(Arc::new(BootClock));
+            Store::open(dir.path(), "test", 1, options).expect("a store")
+        });
+        let [mut machine, mut elsewhere] =
+            stores.each_ref().map(|store| StateMachine::open(store, 1).expect("a table"));
+        machine.apply_now(1, [Command::NameCluster(own)]).await;
+        elsewhere.apply_now(1, [Command::NameCluster(other), Command::BeginEpoch]).await;
+        let before = machine.applied_state().await.expect("a table").0;
+        let snapshot = elsewhere.get_current_snapshot().await.expect("a table").expect("entries");
+        let refused = machine.install_snapshot(&snapshot.meta, snapshot.snapshot).await;
+        let refused = refused.expect_err("another cluster").to_string();
+        assert!(refused.contains("cannot replace the table"), "{refused}");
+        assert_eq!(machine.applied_state().await.expect("a table").0, before);
+        machine.apply_now(1, [Command::BeginEpoch]).await;
+        assert_eq!(machine.view().cluster_id(), Some(own));
     }
 
     #[tokio::test]

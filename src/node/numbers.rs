@@ -348,16 +348,14 @@ impl<Q: SequenceRequest> ForLeader for CheckedRequest<Q> {
             span.tell_end(end_of(&replied));
         }
         match replied {
-            Ok(Reply::Error(failure))
-                if is_found_again && failure.reason() == Reason::OutcomeUnknown =>
-            {
-                Err(Unanswered::MAY_BE_DONE)
-            }
+            // A refusal is final, also one that says that the outcome is unknown. Who leads no more does not refuse.
             Ok(Reply::Error(failure)) => Err(Unanswered::Refused(failure.into())),
             Ok(Reply::NotLeader(NotLeader { other_namespace: true, .. })) => {
                 Err(self.meant.map_or(Unanswered::Mistaken, |_| replaced().into()))
             }
-            Ok(Reply::NotLeader(_)) => Err(Unanswered::ELSEWHERE),
+            Ok(Reply::NotLeader(NotLeader { may_be_done, .. })) => {
+                Err(Unanswered::Elsewhere { may_be_done })
+            }
             Ok(Reply::Answer(answer)) => {
                 let unreadable = |error| refusal!(Internal, "the answer of node {leader}: {error}");
                 let answer = Q::Answer::decode(answer).map_err(unreadable)?;

@@ -5,7 +5,8 @@
 //! led here by an address that was another node's before. A caller that knows older members is told the route with the
 //! answer.
 //!
-//! Invariant: a call that says none of this costs three looks into its headers.
+//! Invariant: a call that says none of this costs four looks into its headers. One of them is for the token of its caller
+//! (`connections/owner.rs`).
 
 use std::{
     convert::Infallible,

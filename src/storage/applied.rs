@@ -150,7 +150,8 @@ impl AppliedTable {
     /// Replaces the table by a snapshot, durably. Blocks.
     ///
     /// # Errors
-    /// [`StoreError`] if the database fails or a namespace is damaged.
+    /// [`StoreError`] if the database fails, a record is damaged, or the snapshot is of another cluster. In the last case, and
+    /// if a record is damaged, the table stays as it is.
     pub fn install(&mut self, snapshot: ArrivedSnapshot) -> Result<(), StoreError> {
         let (covers, records) = snapshot.into_parts();
         let generation = records.generation().clone();
@@ -158,6 +159,13 @@ impl AppliedTable {
         let principals = generation.read_principals()?;
         let cluster_id = generation.read_cluster_id()?;
         let former_members = generation.read_former_members()?;
+        if let (Some(named), Some(known)) = (cluster_id, self.view.cluster_id())
+            && named != known
+        {
+            return Err(StoreError::invalid(format!(
+                "a snapshot of cluster {named} cannot replace the table of cluster {known}"
+            )));
+        }
         let meta = AppliedMeta {
             generation: generation.number,
             last_applied: covers.last_log_id,

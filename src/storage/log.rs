@@ -152,6 +152,7 @@ impl RaftLogStorage<Types> for LogStore {
         let mut indexes: Option<RangeInclusive<u64>> = None;
         for entry in entries {
             let index = entry.log_id().index;
+            // They come from this node's Raft, or from a peer whose append was looked at (`check_entries` in consensus).
             assert!(
                 indexes.as_ref().is_none_or(|before| index == before.end() + 1),
                 "log indexes are consecutive: {index} after {indexes:?}"

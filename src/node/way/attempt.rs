@@ -97,7 +97,8 @@ impl From<Unanswered> for Refusal {
         match unanswered {
             Unanswered::Refused(refusal) => refusal,
             // Only a peer's request ends so. Others are forwarded.
-            Unanswered::Elsewhere { .. } | Unanswered::Mistaken => {
+            Unanswered::Elsewhere { may_be_done: true } => outcome_unknown(),
+            Unanswered::Elsewhere { may_be_done: false } | Unanswered::Mistaken => {
                 refusal!(NoLeader, "no leader is known")
             }
         }
@@ -124,6 +125,14 @@ pub(super) fn outcome_unknown() -> Refusal {
 mod tests {
     use super::*;
     use crate::proto::v1::Outcome;
+
+    #[test]
+    fn what_may_be_done_is_never_told_as_if_nothing_was_done() {
+        let outcome = |unanswered: Unanswered| Refusal::from(unanswered).outcome();
+        assert_eq!(outcome(Unanswered::MAY_BE_DONE), Outcome::Unknown);
+        assert_eq!(outcome(Unanswered::ELSEWHERE), Outcome::NotDone);
+        assert_eq!(outcome(Unanswered::Mistaken), Outcome::NotDone);
+    }
 
     #[test]
     fn a_refusal_after_a_lost_answer_says_that_nothing_was_done_only_if_nothing_would_show() {

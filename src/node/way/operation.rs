@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{
-    attempt::{Attempt, Trace, Unanswered},
+    attempt::{Attempt, Trace, Unanswered, outcome_unknown},
     forward::Forwarder,
     patience::left,
 };
@@ -17,7 +17,7 @@ use crate::{
     node::{access::Principal, told_call::CallEnd, traces::Span},
     proto::{
         Code, Refusal,
-        peer::{AdministerReply, AdministerRequest, administer_reply::Reply},
+        peer::{AdministerReply, AdministerRequest, NotLeader, administer_reply::Reply},
         refusal,
     },
     sequence::NodeId,
@@ -76,6 +76,10 @@ impl Facts {
             Ok(answer) => match answer.reply {
                 Some(Reply::Answer(answer)) => Ok(answer),
                 Some(Reply::Error(error)) => Err(Unanswered::Refused(error.into())),
+                // Whoever asked decides whether to ask again: it may be another change by now.
+                Some(Reply::NotLeader(NotLeader { may_be_done: true, .. })) => {
+                    Err(outcome_unknown().into())
+                }
                 Some(Reply::NotLeader(_)) | None => Err(Unanswered::ELSEWHERE),
             },
             Err(lost) => Err(self.lost(leader, &lost)),

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::{
     Way,
-    attempt::{Attempt, Origin, Trace, Unanswered, outcome_unknown},
+    attempt::{Attempt, Origin, Trace, Unanswered},
     for_leader::{ForLeader, Waits},
     patience::{FENCE_RETRY, LAST_WORDS, RETRY, within},
 };
@@ -235,13 +235,10 @@ enum NoAttempt {
     Stopped,
 }
 
-/// The outcome of a peer's request while this node does not lead: another node leads. If an earlier attempt may have carried it
-/// out and has left a trace, that the outcome is unknown.
+/// The outcome of a peer's request while this node does not lead: another node leads. It says whether an earlier attempt may
+/// have carried the request out, if that leaves a trace.
 fn not_led(may_be_done: bool, trace: Trace) -> Unanswered {
-    match may_be_done && trace != Trace::None {
-        true => outcome_unknown().into(),
-        false => Unanswered::ELSEWHERE,
-    }
+    Unanswered::Elsewhere { may_be_done: may_be_done && trace != Trace::None }
 }
 
 /// Ends when the leadership has changed, and the deposed leader has had time to send what it had taken until

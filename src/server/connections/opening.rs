@@ -3,8 +3,8 @@
 //! A connection that is refused because of a certificate is a refused login: the audit tells of it, and of nothing else that
 //! fails here. All else is a warning, since it says nothing of who is there.
 //!
-//! Invariant: a caller that opens a connection and does not go on holds a socket, and a handshake for at most
-//! [`HANDSHAKE_TIME_MAX`].
+//! Invariant: a caller that opens a connection with TLS and does not go on holds a socket. It holds that for as long as it may
+//! be silent at first, for a handshake of at most [`HANDSHAKE_TIME_MAX`], and for at most [`LAST_WORDS_TIME_MAX`] after that.
 
 use std::{
     io,

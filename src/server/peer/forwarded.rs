@@ -121,7 +121,8 @@ async fn answer_requests(
         while let Some(Some(done)) = working.next().now_or_never() {
             match done {
                 Ok(reply) => ready.push_back(reply),
-                // The task panicked. The follower loses the stream, and forwards its requests anew.
+                // The task panicked. The follower loses the stream, and forwards its requests anew. It does not forward gapless
+                // ones without an id: their callers are told that the outcome is unknown.
                 Err(error) => return tracing::error!(%error, "a forwarded request failed"),
             }
         }
@@ -280,17 +281,17 @@ fn reply_of(
     MeteredReply { reply: ForwardReply { id, reply: Some(reply) }, reservation }
 }
 
-/// The reply to the follower instead of an answer: why the request fails, or who leads, and whether the follower takes the
-/// namespace for another one.
+/// The reply to the follower instead of an answer: why the request fails, or who leads. The latter says whether the follower
+/// takes the namespace for another one, and whether this node may have carried the request out while it led.
 fn error_or_not_leader(
     context: &NodeContext, unanswered: Unanswered,
 ) -> Result<Failure, NotLeader> {
-    let other_namespace = match unanswered {
+    let (other_namespace, may_be_done) = match unanswered {
         Unanswered::Refused(refusal) => return Ok(refusal.into()),
-        Unanswered::Elsewhere { .. } => false,
-        Unanswered::Mistaken => true,
+        Unanswered::Elsewhere { may_be_done } => (false, may_be_done),
+        Unanswered::Mistaken => (true, false),
     };
     let leadership = context.group.leadership();
     let now = leadership.borrow();
-    Err(NotLeader { term: now.term, leader: leader_of(&now), other_namespace })
+    Err(NotLeader { term: now.term, leader: leader_of(&now), other_namespace, may_be_done })
 }

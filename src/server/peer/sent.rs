@@ -100,8 +100,11 @@ pub fn sent<M: Sent>(request: Request<M>) -> Result<(Option<PeerConnection>, M),
 }
 
 /// The messages of a stream, each checked as [`check`] does, and so is its end: a node that is removed meanwhile gets no
-/// further message through. Its earlier requests may have been carried out. So the service ends the stream then without an
-/// error, which would say that nothing was done.
+/// further message through. Its error is an item.
+///
+/// The error says that nothing was done. Earlier requests of a stream of `Forward` may have been carried out, so that service
+/// passes on no error after the first message, and ends its stream. The others pass it on: an append is answered before the
+/// next one comes, and the parts of a snapshot or of a memory change nothing before all have come.
 pub fn all_sent<M: Sent>(
     request: Request<Streaming<M>>,
 ) -> impl Stream<Item = Result<M, Status>> + Unpin {

@@ -7,13 +7,16 @@ use std::{fmt, sync::Arc};
 use rocksdb::WriteBatch;
 
 use super::format::Decoder;
-use crate::storage::{
-    database::Database,
-    error::StoreError,
-    layout::Family,
-    options::BlockingExecutor,
-    raft_types::SnapshotMeta,
-    table::{AppliedView, Generation},
+use crate::{
+    sequence::ClusterId,
+    storage::{
+        database::Database,
+        error::StoreError,
+        layout::Family,
+        options::BlockingExecutor,
+        raft_types::SnapshotMeta,
+        table::{AppliedView, Generation},
+    },
 };
 
 /// Records are written in batches of this many bytes.
@@ -140,6 +143,14 @@ impl ArrivedSnapshot {
     /// The extent of the snapshot.
     pub fn meta(&self) -> &SnapshotMeta {
         &self.meta
+    }
+
+    /// The id of the cluster whose table it is; `None` if that has no id yet. Blocks.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database fails or the record is damaged.
+    pub fn cluster_id(&self) -> Result<Option<ClusterId>, StoreError> {
+        self.records.generation().read_cluster_id()
     }
 
     /// Splits it into what it covers and its records.

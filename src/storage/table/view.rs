@@ -187,7 +187,7 @@ impl AppliedView {
 
     /// Shows the id of the cluster to readers from now on.
     pub(in crate::storage) fn show_cluster_id(&self, id: Option<ClusterId>) {
-        // An id never changes: one that is there already is the same.
+        // An id never changes: one that is there already is the same. A snapshot of another cluster is not installed.
         let shown = id.map(|id| self.cluster_id.set(id));
         assert!(
             shown.is_none_or(|shown| shown.is_ok()) || self.cluster_id() == id,

@@ -3,7 +3,7 @@
 //! Invariant: nothing of a later term reaches Raft before this node's own lease of an earlier term is
 //! void, because Raft may grant a vote, or obey a successor, as soon as it hears of one. Messages that
 //! are not from a member, or cannot be honest, are refused before (`Group::check_sender`,
-//! `Group::check_vote`).
+//! `Group::check_vote`, `check_entries`).
 
 use std::{
     pin::pin,
@@ -19,6 +19,7 @@ use openraft::{
     type_config::TypeConfigExt,
 };
 
+use super::sender_check::check_entries;
 use crate::{
     consensus::{
         group::Group,
@@ -41,7 +42,7 @@ impl Group {
     /// the caller does not wait for it. What is `held`, such as memory for the message, is let go then.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if it cannot be read, or carries a vote that is not the sender's.
+    /// INVALID_ARGUMENT if it cannot be read, or carries a vote that is not the sender's, or entries that no leader sends.
     /// FAILED_PRECONDITION if it is not meant for this node, not from a member, or of an absurd term.
     /// UNAVAILABLE if Raft has stopped. INTERNAL if this node does not know its incarnation.
     pub async fn handle_rpc(
@@ -82,6 +83,7 @@ impl Group {
         &self, header: &Header, request: AppendEntriesRequest<Types>, message: &RaftMessage,
     ) -> Result<Vec<u8>, Refusal> {
         self.check_vote(header, &request.vote, true)?;
+        check_entries(&request)?;
         // Raft adopts every later term of a leader, so the lease need not wait for its decision.
         let term = request.vote.leader_id.term;
         self.lease.void_before(term);

@@ -1,13 +1,13 @@
 //! Refuses messages of peers that are not for this node, or not from a member, or that no honest node sends. Raft itself obeys
 //! every sender, so each of its messages is checked here before.
 
-use openraft::async_runtime::watch::WatchReceiver;
+use openraft::{async_runtime::watch::WatchReceiver, raft::AppendEntriesRequest};
 
 use crate::{
     consensus::{group::Group, terms},
     proto::{Refusal, peer::Header, refusal, refuse},
     sequence::NodeId,
-    storage::{Membership, Vote, replacing},
+    storage::{Membership, Types, Vote, replacing},
 };
 
 impl Group {
@@ -150,6 +150,42 @@ impl Group {
             tracing::error!("{text}");
             refusal!(WrongState, "{text}")
         })
+    }
+}
+
+/// Refuses an append whose entries no honest leader sends. Raft checks that the log has the entry before them, and nothing of
+/// the entries themselves: it would write a gap, and this node would end when it comes to apply what is behind that.
+///
+/// # Errors
+/// INVALID_ARGUMENT, unless the entries follow the one before them one by one, their terms do not fall, and none is of a later
+/// term than the leader.
+pub(super) fn check_entries(request: &AppendEntriesRequest<Types>) -> Result<(), Refusal> {
+    let leads = request.vote.leader_id;
+    let mut before = request.prev_log_id;
+    for entry in &request.entries {
+        let log_id = entry.log_id;
+        let (next, term) = match before {
+            None => (Some(0), 0),
+            Some(before) => (before.index.checked_add(1), before.committed_leader_id().term),
+        };
+        if next != Some(log_id.index) || log_id.committed_leader_id().term < term {
+            let before = before.map_or_else(|| "none".to_owned(), |before| before.to_string());
+            refuse!(
+                InvalidRequest,
+                "node {} sent an append in which entry {log_id} follows entry {before}: no leader's log is so",
+                leads.voted_for
+            );
+        }
+        before = Some(log_id);
+    }
+    match before {
+        Some(last) if last.committed_leader_id().term > leads.term => Err(refusal!(
+            InvalidRequest,
+            "node {} leads term {}, and sent an append with entry {last}, which is of a later term",
+            leads.voted_for,
+            leads.term
+        )),
+        Some(_) | None => Ok(()),
     }
 }
 

@@ -123,8 +123,8 @@ impl Group {
     /// answer to its sender.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if it is not what was announced. FAILED_PRECONDITION if somebody else has claimed this node meanwhile.
-    /// INTERNAL if it is damaged or cannot be written. UNAVAILABLE if Raft has stopped.
+    /// INVALID_ARGUMENT if it is not what was announced, or is of another cluster. FAILED_PRECONDITION if somebody else has
+    /// claimed this node meanwhile. INTERNAL if it is damaged or cannot be written. UNAVAILABLE if Raft has stopped.
     pub async fn install_snapshot(
         self: &Arc<Self>, arrived: ArrivingSnapshot,
     ) -> Result<Vec<u8>, Refusal> {
@@ -137,8 +137,13 @@ impl Group {
 
     async fn install(&self, arrived: ArrivingSnapshot) -> Result<Vec<u8>, Refusal> {
         let ArrivingSnapshot { from, to_incarnation, vote, meta, incoming, number: _ } = arrived;
-        let finished = self.this_node.store.blocking().run(move || incoming.finish()).await;
-        let snapshot = finished
+        let finished = self.this_node.store.blocking().run(move || {
+            let snapshot = incoming.finish()?;
+            let cluster = snapshot.cluster_id()?;
+            Ok((snapshot, cluster))
+        });
+        let (snapshot, cluster) = finished
+            .await
             .map_err(|e| refusal!(Internal, "checking a snapshot failed: {e}"))?
             .map_err(|e| self.not_taken(e))?;
         if *snapshot.meta() != meta {
@@ -147,6 +152,15 @@ impl Group {
                 "node {from} announced a snapshot up to {:?} and sent one up to {:?}",
                 meta.last_log_id,
                 snapshot.meta().last_log_id
+            );
+        }
+        // Installed, it would end this node: the id of a cluster never changes.
+        if let (Some(named), Some(known)) = (cluster, self.view.cluster_id())
+            && named != known
+        {
+            refuse!(
+                InvalidRequest,
+                "node {from} sent a snapshot of cluster {named}; this node is of cluster {known}"
             );
         }
         let _kept = self.keep_incarnation().await.map_err(|error| refusal!(Internal, "{error}"))?;

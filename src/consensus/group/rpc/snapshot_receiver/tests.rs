@@ -15,6 +15,7 @@ use crate::{
     consensus::{Destination, GroupConfig, NodeBudget, RaftRpc, StateMachine, ThisNode, Transport},
     metrics::Metrics,
     proto::{Code, Refusal, peer::*},
+    sequence::{ClusterId, Command},
     storage::{Entry, Member, Store, StoreOptions, codec},
     tasks::Tasks,
 };
@@ -35,6 +36,14 @@ fn entries(last: u64) -> Vec<Entry> {
     let founding = Entry::new(log_id(0), EntryPayload::Membership(members));
     let rest = (1..=last).map(|index| Entry::new(log_id(index), EntryPayload::Blank));
     [founding].into_iter().chain(rest).collect()
+}
+
+/// As [`entries`], and the first entry after the founding one names the cluster.
+fn naming(cluster: u8, last: u64) -> Vec<Entry> {
+    let mut log = entries(last);
+    let name = Command::NameCluster(ClusterId::from_random([cluster; 16]));
+    log[1] = Entry::new(log_id(1), EntryPayload::Normal(name));
+    log
 }
 
 fn store(dir: &Path) -> Arc<Store> {
@@ -134,16 +143,18 @@ async fn append(group: &Arc<Group>, prev: Option<u64>, entries: Vec<Entry>, comm
 
 /// Sends the follower a snapshot of the leader's table as of `last`.
 async fn send_snapshot(group: Arc<Group>, last: u64) -> Result<Vec<u8>, Refusal> {
-    let arrived = arrived_snapshot(&group, last).await?;
+    let arrived = arrived_snapshot(&group, entries(last)).await?;
     group.install_snapshot(arrived).await
 }
 
-/// A snapshot of the leader's table as of `last`, which has arrived at the follower.
-async fn arrived_snapshot(group: &Arc<Group>, last: u64) -> Result<ArrivingSnapshot, Refusal> {
+/// A snapshot of the leader's table after the entries of `log`, which has arrived at the follower.
+async fn arrived_snapshot(
+    group: &Arc<Group>, log: Vec<Entry>,
+) -> Result<ArrivingSnapshot, Refusal> {
     let dir = TempDir::new().unwrap();
     let store = store(dir.path());
     let mut leader = StateMachine::open(&store, 1).unwrap();
-    let log = entries(last).into_iter().map(|entry| Ok((entry, None)));
+    let log = log.into_iter().map(|entry| Ok((entry, None)));
     leader.apply(futures::stream::iter(log)).await.unwrap();
     let snapshot = leader.get_current_snapshot().await.unwrap().unwrap();
     let SnapshotData::Outgoing(mut parts) = snapshot.snapshot else {
@@ -221,6 +232,27 @@ async fn a_snapshot_that_arrives_while_another_is_being_installed_is_installed_a
     group.stop().await;
 }
 
+/// Only a node that is confused, or lies, sends one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_of_another_cluster_is_refused_and_the_follower_goes_on() {
+    let dir = TempDir::new().unwrap();
+    let group = follower(dir.path()).await;
+    append(&group, None, naming(7, 100), 100).await;
+    applied(&group, 100).await;
+    let own = group.view.cluster_id();
+    assert!(own.is_some());
+    let other = arrived_snapshot(&group, naming(8, 200)).await.unwrap();
+    let refused = group.install_snapshot(other).await.expect_err("of another cluster");
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+    append(&group, Some(100), vec![], 100).await;
+    applied(&group, 100).await;
+    let next = arrived_snapshot(&group, naming(7, 300)).await.unwrap();
+    group.install_snapshot(next).await.unwrap();
+    applied(&group, 300).await;
+    assert_eq!(group.view.cluster_id(), own);
+    group.stop().await;
+}
+
 /// Its cluster would not know the node any more, though the node has acknowledged its messages.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_a_message_of_a_cluster_has_reached_is_not_claimed_and_keeps_its_incarnation() {
@@ -230,7 +262,7 @@ async fn a_node_that_a_message_of_a_cluster_has_reached_is_not_claimed_and_keeps
     let first = incarnation();
     assert!(group.this_node.be_claimed(false).await.unwrap());
     assert_eq!(incarnation(), first);
-    let arrived = arrived_snapshot(&group, 100).await.unwrap();
+    let arrived = arrived_snapshot(&group, entries(100)).await.unwrap();
     assert!(group.this_node.be_claimed(true).await.unwrap());
     let second = incarnation();
     assert_ne!(second, first);
