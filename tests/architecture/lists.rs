@@ -1,5 +1,6 @@
 //! What stands in two lists that the compiler does not compare: metrics and where they are counted, planted bugs and what
-//! catches them, reasons and what to do about them, nemeses and their rows, settings and their ranges.
+//! catches them, reasons and what to do about them, nemeses and their rows, settings and their ranges, the ways whose
+//! instructions are counted and the counts.
 
 use std::{collections::BTreeSet, fs, slice};
 
@@ -179,6 +180,40 @@ fn every_setting_that_is_a_number_has_a_range() {
     let settings = list("src", "$with! {", "\n        }\n");
     assert!(tokens(&settings).contains(&"lease_ms"), "the settings were not found");
     assert_none("settings without a range", &unbounded(&settings));
+}
+
+/// The ways to a number in the list of those that `bench/instructions` counts.
+fn ways(list: &str) -> BTreeSet<&str> {
+    let counted = list.lines().filter_map(|line| line.trim().strip_prefix("counted_"));
+    counted.filter_map(|line| line.split_once(" is ")).map(|(name, _)| name).collect()
+}
+
+/// The ways whose counts are written down.
+fn written_down(counts: &str) -> BTreeSet<&str> {
+    let lines = counts.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split_once(' ')).map(|(name, _)| name).collect()
+}
+
+#[test]
+fn each_way_whose_instructions_are_counted_has_a_count() {
+    let declared = list("benches/instructions", "counted! {", "\n}");
+    let counted = ways(&declared);
+    assert!(counted.len() > 5, "only {} ways were found", counted.len());
+    let (counts, told) = (page("bench/instructions.txt"), page("docs/performance.md"));
+    let what =
+        "bench/instructions.txt has other ways than are counted: run bench/instructions --write";
+    assert_eq!(written_down(&counts), counted, "{what}");
+    let unnamed = counted.iter().filter(|way| !told.contains(&format!("`{way}`")));
+    let unnamed: Vec<String> = unnamed.map(|way| (*way).to_owned()).collect();
+    assert_none("docs/performance.md does not say what these count", &unnamed);
+}
+
+#[test]
+fn ways_and_counts_are_read_as_they_are_written() {
+    let declared = "\n    counted_unary is unary;\n    counted_first_touch is unary_of_each;";
+    assert_eq!(ways(declared), BTreeSet::from(["first_touch", "unary"]));
+    let counts = "# Instructions of a call.\n# rustc 1.95.0\nunary 26515\nfirst_touch 30328\n";
+    assert_eq!(written_down(counts), ways(declared));
 }
 
 #[test]

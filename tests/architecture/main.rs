@@ -3,6 +3,7 @@
 //! Each check has a test beside it that shows that it finds a violation.
 
 mod alerts;
+mod blanks;
 mod circles;
 mod comments;
 mod dashboards;

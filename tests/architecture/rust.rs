@@ -16,6 +16,15 @@ pub struct Named<'a> {
 
 /// The text without comments, lifetimes, and what stands in literals.
 pub fn tokens(text: &str) -> Vec<&str> {
+    read(text, |_| "\"\"")
+}
+
+/// The text without comments and lifetimes. A literal is one token, as it is written.
+pub fn tokens_and_literals(text: &str) -> Vec<&str> {
+    read(text, |literal| literal)
+}
+
+fn read<'a>(text: &'a str, of_literal: fn(&'a str) -> &'a str) -> Vec<&'a str> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();
     while let Some(first) = rest.chars().next() {
@@ -24,7 +33,7 @@ pub fn tokens(text: &str) -> Vec<&str> {
         } else if rest.starts_with("/*") {
             block_comment(rest)
         } else if let Some(length) = literal(rest) {
-            tokens.push("\"\"");
+            tokens.push(of_literal(&rest[..length]));
             length
         } else if first == '\'' {
             1 + word(&rest[1..])
@@ -309,6 +318,10 @@ fn comments_literals_and_lifetimes_are_no_tokens() {
             ",", literal, ",", literal, ",", literal, ",", literal, ")", "}",
         ]
     );
+    let kept = tokens_and_literals(text);
+    let literals: Vec<&str> =
+        kept.into_iter().filter(|token| token.contains(['"', '\''])).collect();
+    assert_eq!(literals, [r#""crate::\"d""#, "'e'", r"'\''", r#"b"f""#, r###"r#"g"h"#"###, "b'i'"]);
 }
 
 #[test]
