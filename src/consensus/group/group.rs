@@ -212,6 +212,11 @@ impl Group {
         self.lease.now()
     }
 
+    /// The reading of this node's wall clock: milliseconds since 1970.
+    pub fn wall_ms(&self) -> u64 {
+        self.lease.wall_ms()
+    }
+
     /// True if this node belongs to a cluster.
     pub fn is_formed(&self) -> bool {
         if self.this_node.had_members() {
