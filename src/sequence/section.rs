@@ -200,7 +200,7 @@ impl SectionRecord {
         };
         // In a release no replica ends here: the term that gets the chunk asserts that it is not empty, nor below the ceiling.
         debug_assert!(old < new && new <= progression.max, "{old} to {new}");
-        debug_assert!(record.floor <= old, "{record:?}");
+        assert!(record.floor <= old, "the table is damaged: a floor above its ceiling: {self:?}");
         Ok((record, Chunk { old, new }))
     }
 
