@@ -404,8 +404,8 @@ fn lower_each<T: Table>(
 
 /// Writes what `change` makes of a section's record, if anything. `None` if the section's namespace is gone.
 ///
-/// The step gets within the bounds that the namespace has by now. What earlier epochs gave is part of the ceiling already. A
-/// section of which epochs give nothing stays so.
+/// The step gets within the bounds that the namespace has by now. The numbers that earlier epochs gave are part of the ceiling
+/// already. A section of which epochs give nothing stays so.
 fn rewrite<T: Table>(
     table: &mut T, entry: &mut EntryState, id: &SectionId,
     change: impl FnOnce(SectionRecord, Progression, u64) -> Option<SectionRecord>,

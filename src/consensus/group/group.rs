@@ -158,7 +158,7 @@ impl Group {
         if version > told && told <= own {
             self.principals_lacked_since.store(self.lease.now().as_nanos(), Relaxed);
         }
-        // Who sees the version sees since when it is lacked.
+        // A reader that sees the version sees since when it is lacked.
         self.principals_told.fetch_max(version, Release);
     }
 
