@@ -41,7 +41,7 @@ impl RequestQueues {
         for request in requests.into_iter().rev() {
             let turn = queue_key(&request);
             let queue = self.queue(turn);
-            // What was sent later may have come back earlier.
+            // A request that was sent later may have come back earlier.
             if queue.front().is_some_and(|front| front.deadline < request.deadline) {
                 unsorted.insert(turn);
             }
