@@ -53,7 +53,7 @@ fn apply_ask<T: Table>(
     // Whatever an ask says, it makes no such lease of one that does not end before it begins.
     assert!(
         after.from_ms <= after.ceiling_ms,
-        "the table is damaged: a lease of no time: {after:?}"
+        "the table is damaged: a lease that ends before it begins: {after:?}"
     );
     table.totals(id)?.note_lease(&after);
     table.put_worker(id, ask.worker, after.clone());

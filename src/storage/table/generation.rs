@@ -57,7 +57,7 @@ impl Generation {
         for record in self.records(&from, to)? {
             let (key, value) = record?;
             let namespace: Namespace = self.db.decode(Family::Applied, &key, &value)?;
-            // A snapshot holds what a peer sent. So each id comes once.
+            // A key comes once, and so does each id then: the namespaces below count on that, and a peer may have sent these.
             if key[..] != layout::namespace_key(&prefix, namespace.id)[..] {
                 let why = format!("it holds the namespace with id {}", namespace.id.0);
                 return Err(self.db.damaged(Family::Applied, &key, why));
