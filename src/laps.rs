@@ -1,4 +1,5 @@
-//! Where the time of a call goes that waits: a stopwatch in the task of the call. Whoever ends a wait says what was waited for.
+//! Where the time of a call goes that waits: a stopwatch in the task of the call. The code that ends a wait says what was
+//! waited for.
 //!
 //! A call that is answered at once has none: it is begun once a call has to wait, and somebody wants to know for what.
 //! Invariant: nobody's work depends on it. Where no call is measured, a lap reads no clock.
@@ -117,7 +118,7 @@ pub fn is_measured() -> bool {
     MEASURED.try_with(|_| ()).is_ok()
 }
 
-/// What the call has waited for since the last lap.
+/// Notes that the call has waited for this since the last lap.
 pub fn lap(phase: Phase) {
     // Mostly nobody measures.
     let _ = MEASURED.try_with(|laps| {

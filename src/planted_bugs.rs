@@ -41,9 +41,9 @@ pub enum Bug {
     NameChangesNotSent,
     /// The last number of a key in a page is told to be the floor of its section.
     CurrentOfPageAtFloor,
-    /// What was used of a section is not logged when its key is evicted from the memory.
+    /// The numbers that were used of a section are not logged when its key is evicted from the memory.
     ReleaseNotLogged,
-    /// What was left of a section is used up, without a word, when its key is evicted from the memory.
+    /// The rest of a section's numbers is used up, without a word, when its key is evicted from the memory.
     ReleaseSkipsRest,
     /// A namespace hands out numbers of more keys than its `keys_max`.
     QuotaIgnored,
@@ -86,7 +86,7 @@ pub enum Bug {
     CounterLaps,
     /// The date in ids is that of the leader's clock, without a look at the log.
     DateNotLogged,
-    /// What leaders left unused is counted by every node that applies the entry which accounts for it.
+    /// The numbers that leaders left unused are counted by every node that applies the entry which accounts for it.
     SkipsCountedByAll,
     /// A leader believes its wall clock, whatever those of a majority show.
     ClockBelievedAtStart,

@@ -69,7 +69,7 @@ impl Process {
     /// # Errors
     /// As [`Process::start`].
     pub fn start_again(&mut self) -> Result<(), Error> {
-        debug_assert!(self.has_ended());
+        assert!(self.has_ended(), "{} runs still", self.name);
         self.child = spawn(&self.name, &mut self.command)?;
         Ok(())
     }

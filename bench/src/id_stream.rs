@@ -102,7 +102,7 @@ impl Caller {
             let why = format!("an answer with {} ids, and {asked} were asked for", ids.len());
             return self.recorder.abort(why);
         }
-        // What lies between the ends would cost the callers as much as the server.
+        // A check of the ids between the ends would cost the callers as much as the server.
         let grow = self.last < *first && (first < last || asked == 1);
         if self.is_checked && !grow {
             let before = self.last;

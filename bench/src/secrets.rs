@@ -2,7 +2,7 @@
 //! callers. `ratchet` makes all of them, in the temporary directory of the run.
 //!
 //! Nobody looks for them in what a run leaves behind: the directory, with the logs of the nodes in it, is removed at the end.
-//! What is printed, and drawn in a chart, are figures and the names of options. If a program fails, the last lines of its log
+//! Only figures and the names of options are printed, and drawn in a chart. If a program fails, the last lines of its log
 //! are printed, too. That `ratchet` tells no secret there is a test of the node's (`tests/secrets.rs`).
 
 use std::{

@@ -124,7 +124,7 @@ impl Batch {
             self.requests.first_mut().and_then(|request| request.request_id.as_deref().cloned());
         let named = NamedMessage::new(message, chosen, mode, patience, clock);
         if named.is_of_application {
-            // What it got before may come again.
+            // The numbers that it got before may come again.
             self.floors.fill(0);
         }
         self.named = Some(Box::new(named));
@@ -154,7 +154,7 @@ impl Batch {
             Some(named) if named.may_be_done => {
                 Leftover { resend: Some(self), ..Leftover::default() }
             }
-            // Who leaves meanwhile gets no place in the next message.
+            // A request that leaves meanwhile gets no place in the next message.
             Some(_) | None => Leftover { retry: self.requests, ..Leftover::default() },
         }
     }

@@ -113,12 +113,12 @@ impl Builder {
     }
 
     /// Has this function say which span a call is a part of. It is asked in the task of each call, before anything is sent, and
-    /// answers what the header `traceparent` of W3C Trace Context has; or `None`, if the call is a part of none. What no header
-    /// can hold counts as `None`.
+    /// answers what the header `traceparent` of W3C Trace Context has; or `None`, if the call is a part of none. A text that no
+    /// header can hold counts as `None`.
     ///
     /// Numbers that are taken within a span travel in a message of their own, which is a part of that span, and are not merged
-    /// with those of other tasks. So answer `None` where a span is not recorded. What the client does for itself, as to fetch a
-    /// segment ahead, is no part of a caller's span, unless the function answers one there, too.
+    /// with those of other tasks. So answer `None` where a span is not recorded. A call that the client makes for itself, as to
+    /// fetch a segment ahead, is no part of a caller's span, unless the function answers one there, too.
     pub fn traceparent(
         mut self, span: impl Fn() -> Option<String> + Send + Sync + 'static,
     ) -> Self {

@@ -195,7 +195,7 @@ impl Dispatcher {
         self.last_id += 1;
         let now = Instant::now();
         message.id = self.last_id;
-        // Who does not follow the leader needs no route, once the first one on a stream has named the cluster.
+        // A client that does not follow the leader needs no route, once the first one on a stream has named the cluster.
         let wants_route = self.servers.follows_leader() || self.introduced != Some(stream.id);
         message.route_version = if wants_route { self.leader.version(now) } else { u64::MAX };
         message.members_version = self.servers.members_version();
@@ -278,7 +278,7 @@ impl Dispatcher {
         self.take_back(leftover);
     }
 
-    /// What a batch leaves is sent again.
+    /// The requests that a batch leaves are sent again.
     fn take_back(&mut self, leftover: Leftover) {
         self.queues.requeue(leftover.retry);
         if let Some(batch) = leftover.resend {
@@ -287,7 +287,7 @@ impl Dispatcher {
         }
     }
 
-    /// What is due then may be earlier than all else.
+    /// The first of these times may be earlier than all else.
     fn look_by(&mut self, due: impl IntoIterator<Item = Instant>) {
         self.due = self.due.into_iter().chain(due).min();
     }
@@ -366,7 +366,7 @@ impl Dispatcher {
         self.streams.leave(server);
         self.leader.forget(server, now);
         self.servers.members().advance_past(server);
-        // What a server has said tells more than that another one cannot be reached.
+        // The word of a server tells more than that another one cannot be reached.
         if self.last_failure.is_none() || !never_connected(&status) {
             self.last_failure = Some((server.clone(), status));
         }
@@ -397,7 +397,7 @@ impl Dispatcher {
         if let Some((server, waited)) = silent {
             let told = self.last_failure.take();
             self.server_failed(&server, no_answer_within(waited));
-            // What a server has said since the last success tells more than the silence of another.
+            // The word of a server since the last success tells more than the silence of another.
             self.last_failure = told.or(self.last_failure.take());
         }
         let (expired, next) = self.queues.take_expired(now);

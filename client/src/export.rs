@@ -100,7 +100,7 @@ impl Export {
     /// The next keys or sections; `None` after the last ones.
     ///
     /// # Errors
-    /// [`Error::Server`] if the export breaks off. What came before is then a part of it.
+    /// [`Error::Server`] if the export breaks off. The rows that came before are then a part of it.
     pub async fn next(&mut self) -> Result<Option<Vec<(Exported, u64)>>, Error> {
         if self.ended {
             return Ok(None);

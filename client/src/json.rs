@@ -208,7 +208,7 @@ impl<'de> Deserialize<'de> for Key {
     }
 }
 
-/// The key that is written so. What is written as an id is written is an id. It may be meant as a name: the namespace's kind
+/// The key that is written so. A text that looks like an id is an id. It may be meant as a name: the namespace's kind
 /// decides.
 fn written(text: Cow<'_, str>) -> Kind {
     let is_usual = text == "0" || !text.starts_with(['0', '+']);

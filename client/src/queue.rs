@@ -41,7 +41,7 @@ impl RequestQueues {
         for request in requests.into_iter().rev() {
             let turn = queue_key(&request);
             let queue = self.queue(turn);
-            // What was sent later may have come back earlier.
+            // A request that was sent later may have come back earlier.
             if queue.front().is_some_and(|front| front.deadline < request.deadline) {
                 unsorted.insert(turn);
             }
@@ -111,7 +111,7 @@ impl RequestQueues {
     }
 
     fn check(&self) {
-        // It looks at every queue, which is too much for a batch of a release build.
+        // Once for each batch: a look at every queue, so that a batch would take the longer the more queues there are.
         debug_assert_eq!(
             self.turns.len(),
             self.queues.values().filter(|queue| !queue.is_empty()).count(),

@@ -56,7 +56,7 @@ impl ServerPool {
         if given.is_empty() {
             return Err(Error::Invalid("no server is given".to_owned()));
         }
-        // Who is let in by its local socket alone may have nothing to show to other nodes, nor a way there.
+        // A client that is let in by its local socket alone may have nothing to show to other nodes, nor a way there.
         let follow_leader = follow_leader && !given.iter().all(|server| is_local(server));
         let servers = ServerPool {
             known: Arc::new(Known::new(given, cluster, follow_leader)),
@@ -237,7 +237,7 @@ impl ServerPool {
 
     /// How to connect to a server.
     fn endpoint(&self, server: &str) -> Result<Endpoint, Error> {
-        // What goes over a local socket does not leave the machine.
+        // Messages over a local socket do not leave the machine.
         let tls = self.tls.as_ref().filter(|_| !is_local(server));
         let address = match tls {
             _ if is_local(server) => server.to_owned(),

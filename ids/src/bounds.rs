@@ -13,7 +13,7 @@ pub(crate) const NUMBER_MAX: u64 = i64::MAX as u64;
 /// How many decimal digits a signed 64-bit integer has.
 const NUMBER_DIGITS: u32 = 19;
 
-/// The greatest id. What is printed as a number, or is read as one because it has no more digits, stays within 2^63 - 1.
+/// The greatest id. An id that is printed as a number, or is read as one because it has no more digits, stays within 2^63 - 1.
 pub(crate) fn id_max(spec: &Spec) -> u128 {
     let greatest = spec.unit.greatest(spec.width());
     let is_number = match spec.text {

@@ -151,7 +151,7 @@ impl Generator {
         if now_ms >= self.next_tick_ms {
             self.enter(now_ms)?;
         }
-        // What was fixed for another format may name a counter that is not there.
+        // Values that were fixed for another format may name a counter that is not there.
         let last = self.counters.len() - 1;
         let counter = &mut self.counters[fixed.counter.min(last)];
         if counter.tick_first_ms != self.tick_first_ms {
@@ -286,7 +286,7 @@ impl Run {
             + self.stride * u128::from(self.counters.end.saturating_sub(1))
             + place * u128::from(size.saturating_sub(1));
         u64::try_from(greatest).ok()?;
-        // What adds up to the greatest one fits as well.
+        // Parts that add up to the greatest one fit as well.
         let [base, stride, place] = [base, self.stride, place].map(|part| part as u64);
         let counters = self.counters.clone();
         Some(counters.map(move |counter| {

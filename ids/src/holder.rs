@@ -145,7 +145,7 @@ impl Holder {
         match not_yet {
             // A clock that is behind makes this long; the next answer of the leader mends it.
             NotYet::Until(next_ms) => {
-                // Who waited longer would find that the time has passed by the ids of a millisecond.
+                // A caller that waited longer would find that the time has passed by the ids of a millisecond.
                 let borrowed_ms = self.borrowed_ms();
                 let from_ms = next_ms.saturating_sub(borrowed_ms);
                 let left_ms = from_ms.saturating_sub(now_ms).max(1);

@@ -124,7 +124,7 @@ async fn bump(
     let command = Command::Bump { bumps: bumps.clone(), lost: told, now_ms };
     let outcome = match group.propose(memory.term(), command).await {
         Err(error) if bumps.is_empty() => {
-            // Nobody waits for it: the term need not end. What was not proposed is told later.
+            // Nobody waits for it: the term need not end. The loss that was not proposed is told later.
             if matches!(error, ProposeError::NotLeader(_)) {
                 for Lost { namespace, by, numbers } in lost {
                     memory.unreported().note(namespace, by, numbers);

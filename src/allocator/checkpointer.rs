@@ -1,7 +1,7 @@
 //! The checkpointer: writes down, in the background, what a term's epoch gave of the sections that are in use, so that
 //! they are live for the next epochs. A section that is bumped needs none of this.
 //!
-//! It is paced. What is to be checkpointed is spread over a round of [`ROUND`]; what is touched meanwhile is checkpointed in
+//! It is paced. The sections to checkpoint are spread over a round of [`ROUND`]; those that are touched meanwhile follow in
 //! the rest of the round. So a section that is in use when a term begins is written within a minute, and a bump
 //! never waits for a large entry. With more than a million sections in use, or a slow disk, it takes longer.
 

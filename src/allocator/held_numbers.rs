@@ -15,8 +15,8 @@ thread_local! {
     static LOST: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How many numbers were lost on this thread so far, because a call was dropped that held them. It wraps around. What is lost
-/// between two looks is lost by what ran between them.
+/// How many numbers were lost on this thread so far, because a call was dropped that held them. It wraps around. Numbers that
+/// are lost between two looks were lost by the code that ran between them.
 pub fn lost_on_this_thread() -> u64 {
     LOST.get()
 }

@@ -31,8 +31,8 @@
 //! answered before the numbers were taken, the fence, which is checked after they were taken, would fail.
 //!
 //! Numbers of gapless keys do not come from this memory. `term/gapless.rs` has them taken by log entries, and says why
-//! that needs no fence; `term/gapless_calls.rs` has the calls. What a request id was answered with is in the replicated
-//! table, for them alone.
+//! that needs no fence; `term/gapless_calls.rs` has the calls. The replicated table holds what a request id was answered with,
+//! for them alone.
 //!
 //! A [`Term`] starts empty, or with the memory that the term before handed off to it, and is never reused. A node that loses
 //! the leadership drops it whole, so a late answer to a proposal of an old term finds nothing to write to. `stage.rs` says

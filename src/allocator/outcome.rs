@@ -8,7 +8,7 @@ use crate::{
     storage::{LowDisk, StoreError},
 };
 
-/// Why a call, or a key of it, gets nothing. What is large is boxed: `Result<Range, Why>` is on the way of every number.
+/// Why a call, or a key of it, gets nothing. Large contents are boxed: `Result<Range, Why>` is on the way of every number.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
     /// The term is over, or its lease has run out for now: ask the node that leads. Or the namespace was deleted or

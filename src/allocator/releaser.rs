@@ -1,7 +1,8 @@
 //! The releaser: evicts keys that nobody asked for lately, so that the memory stays within its bound, and so that what a
 //! handover sends, and what a crash can skip, is what is in use.
 //!
-//! What was used of a section is logged when it is evicted: its next chunk begins right above. Keys are evicted
+//! The end of the numbers that were used of a section is logged when it is evicted: its next chunk begins right above. Keys are
+//! evicted
 //!
 //! - when the memory is nearly full: as many as there must be room for;
 //! - when nobody asked for them for one to two idle times: the CLOCK hand passes every slot once in an idle time.
@@ -180,7 +181,7 @@ impl Releaser {
                     why,
                     "no keys are evicted any more in this term"
                 );
-                // What the log does not know may be taken a second time by nobody: the term must end.
+                // Nobody may take numbers a second time of which the log does not know: the term must end.
                 self.lease.void();
                 memory.abandon(&self.lease);
                 ControlFlow::Break(())

@@ -285,8 +285,8 @@ impl Shard {
         at_place!((&mut) self, place, |keys, number| keys.serve(hasher, number, namespace, served))
     }
 
-    /// What the term owns of a key's section. Of an evicted one, what it owned then, until the eviction is applied. `None`
-    /// before the first chunk.
+    /// The numbers of a key's section that the term owns. Of an evicted one, those that it owned then, until the eviction is
+    /// applied. `None` before the first chunk.
     pub fn holding(&self, hash: u64, namespace: &Namespace, key: Key<'_>) -> Option<Holding> {
         let held = among_keys!((&) self, namespace, key, |keys, one, _| {
             keys.holding(hash, namespace, one)

@@ -113,7 +113,7 @@ impl Term {
         if memory.uncheckpointed() > 0 {
             memory.to_checkpoint().notify_one();
         }
-        // What it took over may be more than there is room for on this node.
+        // The memory that it took over may have more keys than there is room for on this node.
         memory.room().wake_releaser();
         let (bumper, requests) = mpsc::unbounded_channel();
         let (reader, places) = mpsc::unbounded_channel();

@@ -100,7 +100,7 @@ struct Client {
     leaf: Leaf,
 }
 
-/// What a CA signs.
+/// A certificate that a CA signs.
 #[derive(Debug, Args)]
 struct Leaf {
     #[command(flatten)]
@@ -265,7 +265,7 @@ impl Node {
         let told = match leaf.replace {
             // The node has its settings.
             true => String::new(),
-            // What tls and peer_tls are depends on the cluster: one value for all would open the ports of some.
+            // The right values of tls and peer_tls depend on the cluster: one value for all would open the ports of some.
             false => format!(
                 "\nfiles in the settings of node {node_id}; put the directory there in the place of this one, and the lines before \
                  the first [table]:{lines}\ntls and peer_tls stand beside them: \"require\" if the cluster is new; what the other \

@@ -29,7 +29,7 @@ impl Ask for Found {
             let answer = connection.client()?.found().await?;
             return output::result(connection.json, &answer, &founded_to_text(&answer));
         };
-        // What is wrong with the other flags is told before a file is made.
+        // An error in the other flags is told before a file is made.
         connection.client()?;
         let (token, _) = Token::of_file("--admin-token-file", path)?;
         let founded = found_with(&token, connection).await;

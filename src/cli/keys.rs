@@ -67,7 +67,7 @@ impl Ask for Explain {
 fn key_text(key: Option<&v1::Key>) -> String {
     match key.and_then(|key| key.kind.as_ref()) {
         Some(Kind::Id(id)) => id.to_string(),
-        // What is no text is escaped.
+        // A name that is no text is escaped.
         Some(Kind::Name(name)) => match std::str::from_utf8(name) {
             Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
             Ok(_) | Err(_) => name.escape_ascii().to_string(),

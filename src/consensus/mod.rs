@@ -18,7 +18,7 @@
 //! * `terms`: the terms that an honest peer can name.
 //! * `this_node`: what all groups of a node share.
 //!
-//! What openraft does not promise, and what this module does about it:
+//! The list of things that openraft does not promise, and of what this module does about each:
 //!
 //! * *A restarted node forgets the lease that it granted.* If the store holds a vote, the caller of
 //!   [`Group::start`] keeps silent for one follower lease before the call.

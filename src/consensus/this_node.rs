@@ -2,8 +2,8 @@
 //! nodes tell of their machines. A group borrows from here: the store's disk and threads, and its share of the node's budget
 //! (`budget.rs`).
 //!
-//! What other nodes tell comes with their answers (`peer_machines.rs`): what of them is open to others, what their clocks show
-//! (`peer_clocks.rs`), and whether their disks are low, and how long these take for a write (`peer_disks.rs`).
+//! Other nodes tell of themselves with their answers (`peer_machines.rs`): what of them is open to others, what their clocks
+//! show (`peer_clocks.rs`), and whether their disks are low, and how long these take for a write (`peer_disks.rs`).
 //!
 //! Invariant: as long as it is not known which incarnation is on the disk, no message reaches Raft and nobody claims the node.
 
@@ -54,7 +54,7 @@ pub struct ThisNode {
     pub budget: NodeBudget,
     /// The machines of other nodes, as these tell of them.
     pub(super) peer_machines: PeerMachines,
-    /// What of this node is open, as the leader is told.
+    /// The ports of this node that are open, as the leader is told.
     open: Mutex<Bytes>,
     /// Whether this node is known to belong to a cluster: once it does, it always does.
     had_members: AtomicBool,
@@ -84,7 +84,7 @@ impl ThisNode {
         })
     }
 
-    /// What of this node is open, for an answer to its leader. It is kept, since each append is answered.
+    /// The ports of this node that are open, for an answer to its leader. They are kept, since each append is answered.
     pub fn open(&self) -> Bytes {
         self.open.lock().clone()
     }

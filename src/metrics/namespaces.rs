@@ -1,4 +1,4 @@
-//! What is counted for each namespace, of a bounded number of them.
+//! The counts of each namespace, of a bounded number of them.
 //!
 //! A namespace gets a place when something of it is counted first. Those that come when all places are taken are counted
 //! together, under a name that no namespace can have. The place of a deleted namespace is given to another one once that
@@ -95,7 +95,7 @@ pub struct NamespaceCounts {
 }
 
 impl NamespaceMetrics {
-    /// No namespace has a place yet. What is counted is also added to these totals.
+    /// No namespace has a place yet. Each count is also added to these totals.
     pub(super) fn new(numbers: &Counter, answers: &Counter, skipped: &Counters<SkipCause>) -> Self {
         let totals =
             Totals { numbers: numbers.clone(), answers: answers.clone(), skipped: skipped.clone() };

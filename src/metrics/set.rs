@@ -10,7 +10,7 @@ use super::{
 };
 
 label! {
-    /// What gave a term its chunks.
+    /// The ways in which a term gets its first chunks.
     TermStart as "from" {
         /// The memory of the term before, which its leader had sent.
         hand_off,
@@ -61,7 +61,7 @@ label! {
 }
 
 label! {
-    /// What a handover left to the next leader.
+    /// The results of a handover for the next leader.
     HandoverEnd as "outcome" {
         /// The memory: each key goes on with its next number.
         memory,

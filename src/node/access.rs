@@ -446,7 +446,7 @@ impl Access {
         }
     }
 
-    /// Sees that this node may know who may do what by now. What it knows of an open cluster may be old, too.
+    /// Sees that this node may know who may do what by now. Its knowledge that a cluster is open may be old, too.
     fn check_is_in_touch(
         &self, by: &Principal, wanted: Wanted<'_>, principals: &Principals,
     ) -> Result<(), Refusal> {

@@ -272,7 +272,7 @@ impl Config {
         Ok(())
     }
 
-    /// Checks where spans are sent. What may be a password is not shown.
+    /// Checks where spans are sent. A part of the address that may be a password is not shown.
     fn check_collector(&self) -> Result<(), ConfigError> {
         let wrong = |why: &str| {
             ConfigError(format!(

@@ -120,7 +120,7 @@ impl Grants {
         v1::Principal { missing_namespaces: missing, ..to_wire(key, record) }
     }
 
-    /// Who may do what, before and after a change.
+    /// The principals and their grants, before and after a change.
     ///
     /// # Errors
     /// As [`told`].

@@ -28,7 +28,7 @@ use crate::{
     tasks::{Fault, Tasks},
 };
 
-/// The one set that a cluster has for now. What is below is handed the set that it belongs to.
+/// The one set that a cluster has for now. The code below is handed the set that it belongs to.
 const FIRST_SET: SetId = 1;
 /// How many Raft groups share what the node may use: that of the one set.
 const GROUPS: NonZeroU64 = NonZeroU64::MIN;
@@ -198,7 +198,7 @@ impl Node {
         self.finish().await;
     }
 
-    /// The first half of [`Node::stop`]: hands the leadership over. What that takes is bounded by the settings.
+    /// The first half of [`Node::stop`]: hands the leadership over. The settings bound how long that takes.
     pub async fn hand_over(&self) {
         let handovers = &self.context.services.of_group.handovers;
         // First, so that load balancers send no further requests here.

@@ -165,7 +165,8 @@ impl Numbers {
         }
     }
 
-    /// Gets what an answer lacks, because a leader handed over, from the next leader. What cannot be got is refused.
+    /// Gets what an answer lacks, because a leader handed over, from the next leader. The keys that get nothing there are
+    /// refused.
     async fn complete<Q: SequenceRequest>(
         &self, message: &Q, (mut answer, mut rest): (Q::Answer, CheckedRequest<Q>),
         deadline: Instant,

@@ -175,7 +175,7 @@ impl Status {
         what_is_open(&self.config, &self.group)
     }
 
-    /// What of a member is open, in words; empty if nothing is, or it is not known.
+    /// The ports of a member that are open, in words; empty if nothing is, or it is not known.
     fn open_at(&self, node: NodeId) -> String {
         match node == self.config.node_id {
             true => self.open(),

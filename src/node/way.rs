@@ -2,8 +2,8 @@
 //! deadline.
 //!
 //! `search` is the loop, and `attempt` what comes of each turn of it. `patience` says how long is waited. `forward` carries
-//! requests to another node, and `operation` says what comes of operations that were sent. Who answers a request here
-//! implements [`for_leader::ForLeader`] for it: the way knows none of them.
+//! requests to another node, and `operation` says what comes of operations that were sent. A service that answers a request
+//! here implements [`for_leader::ForLeader`] for it: the way knows none of them.
 
 pub(super) mod attempt;
 pub(super) mod for_leader;

@@ -50,7 +50,7 @@ impl Description {
                 read.comments.insert(of, lines.join(" "));
             }
             for message in file.message_type {
-                // What is nested is the entries of maps.
+                // The nested messages are the entries of maps.
                 let entries = message.nested_type.iter().cloned();
                 read.messages.extend(entries.map(|entry| (entry.name().to_owned(), entry)));
                 read.messages.insert(message.name().to_owned(), message);

@@ -97,7 +97,7 @@ impl Refusal {
         self.0.code.into()
     }
 
-    /// What was wrong, with which value, and what to do.
+    /// The text: what was wrong, with which value, and what to do.
     pub fn message(&self) -> &str {
         &self.0.message
     }
@@ -150,7 +150,7 @@ impl From<Refusal> for Failure {
 
 impl From<Status> for Refusal {
     fn from(status: Status) -> Self {
-        // What it carries, or else what its code says.
+        // The reason that it carries, or else what its code says.
         let info = status.get_details_error_info();
         let told = |name: &str| info.as_ref()?.metadata.get(name);
         let (reason, outcome) = by_code(status.code());

@@ -1,15 +1,15 @@
 //! Principals, and the grants that say what each may do.
 //!
-//! A principal is a token, a client's certificate, or *anonymous*: callers that show neither. What is granted to anonymous is
-//! granted to everybody. There are no rules but grants: what is not granted is denied. They do not hold for callers that ask
-//! over the local socket of a node, who are called *local* where people read.
+//! A principal is a token, a client's certificate, or *anonymous*: callers that show neither. A grant to anonymous is one to
+//! everybody. There are no rules but grants: what is not granted is denied. They do not hold for callers that ask over the
+//! local socket of a node, who are called *local* where people read.
 //!
 //! `limits` says what principals, grants and quotas may be. `pattern` and `range` are what grants are about: namespaces, and
 //! addresses of callers. `grant`, `quota` and `principal` are one of each, and `wanted` is what an action needs. `principals`
 //! are all of a cluster, and `change` is what a log entry does to them.
 //!
-//! Invariant: a table to which nothing was written grants anonymous everything. What a cluster was founded for, or told since,
-//! is written.
+//! Invariant: a table to which nothing was written grants anonymous everything. The grants that a cluster was founded with, or
+//! got since, are written.
 
 mod change;
 mod grant;

@@ -194,9 +194,10 @@ fn apply_bump<T: Table>(
     }
     match before.bump(progression, entry.epoch, bump.raise) {
         Ok((record, chunk)) => {
+            // Epochs only raise a ceiling, unless the record's is beyond all numbers.
+            assert!(chunk.old >= before.max_seq, "the table is damaged: {before:?}");
             // In a release no replica ends here: the term that gets the chunk asserts that it is not empty, nor below the
             // ceiling.
-            debug_assert!(chunk.old >= before.max_seq, "a chunk begins at the ceiling or above");
             debug_assert_eq!(chunk.new, record.max_seq, "a chunk ends at the new ceiling");
             write_section(table, entry, &bump.section, (&before, record), progression)?;
             Ok(Bumped::Chunk(chunk))
@@ -403,8 +404,8 @@ fn lower_each<T: Table>(
 
 /// Writes what `change` makes of a section's record, if anything. `None` if the section's namespace is gone.
 ///
-/// The step gets within the bounds that the namespace has by now. What earlier epochs gave is part of the ceiling already. A
-/// section of which epochs give nothing stays so.
+/// The step gets within the bounds that the namespace has by now. The numbers that earlier epochs gave are part of the ceiling
+/// already. A section of which epochs give nothing stays so.
 fn rewrite<T: Table>(
     table: &mut T, entry: &mut EntryState, id: &SectionId,
     change: impl FnOnce(SectionRecord, Progression, u64) -> Option<SectionRecord>,
@@ -421,11 +422,13 @@ fn rewrite<T: Table>(
     if after.step > 0 {
         after.step = after.step.clamp(step_min, step_max);
     }
-    // In a release no replica ends here. The term that proposed it is told a count alone, of which it can assert nothing.
-    debug_assert!(
-        after.max_seq >= before.floor_at(entry.epoch, progression.increment),
-        "{before:?} to {after:?}"
-    );
+    // Earlier epochs may have used the numbers up to the floor. In a release no replica ends here, and no such number comes
+    // again: the section stays as it is, and the term that proposed the change is told of one section fewer.
+    let floor = before.floor_at(entry.epoch, progression.increment);
+    debug_assert!(after.max_seq >= floor, "{before:?} to {after:?}");
+    if after.max_seq < floor {
+        return Ok(Some(false));
+    }
     write_section(table, entry, id, (&before, after), progression)?;
     Ok(Some(true))
 }

@@ -41,7 +41,7 @@ pub struct NamespaceConfig {
     pub section_size: u64,
     /// True if every number is committed before it is answered, so that none is skipped. It never changes.
     pub gapless: bool,
-    /// True if numbers of a gapless namespace may be asked for without a request id. Whoever does so and gets no answer
+    /// True if numbers of a gapless namespace may be asked for without a request id. A caller that does so and gets no answer
     /// may leave a gap.
     pub request_id_optional: bool,
     /// The purpose of the namespace, in the operator's words. May be empty.

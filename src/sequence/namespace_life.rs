@@ -4,8 +4,8 @@
 //! begins above it, so that the numbers of one (name, key) go up through it, and so do the times of one (name, worker
 //! id).
 //!
-//! Invariant: an id of a namespace is used once. What a leader holds of a namespace that is gone, or was replaced, is
-//! found by nobody who comes later: its keys stand under the old id.
+//! Invariant: an id of a namespace is used once. Nobody who comes later finds the keys that a leader holds of a namespace that
+//! is gone, or was replaced: they stand under the old id.
 
 use super::{
     command::NamespaceRefused,
@@ -71,9 +71,9 @@ pub fn is_as_created(namespace: &Namespace, config: &NamespaceConfig) -> bool {
     created.is_ok_and(|config| config == namespace.config)
 }
 
-/// Changes a namespace. What would disorder numbers is changed only while nothing was handed out, and then by a
-/// namespace under a new id that takes the place of the old one: a bump for the old id that is still to be applied finds
-/// no namespace, and no chunk of the old layout is used under the new one.
+/// Changes a namespace. A setting whose change would disorder numbers is changed only while nothing was handed out, and then by
+/// a namespace under a new id that takes the place of the old one: a bump for the old id that is still to be applied finds no
+/// namespace, and no chunk of the old layout is used under the new one.
 pub fn update<T: Table>(
     table: &mut T, name: &str, change: &NamespaceChange,
 ) -> Refusable<Namespace, T::Error> {

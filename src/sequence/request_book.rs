@@ -19,8 +19,8 @@
 //! all, and a namespace two thirds. (Choudhury and Hahne, "Dynamic Queue Length Thresholds", 1998.) What took nothing is
 //! remembered without what it asked for.
 //!
-//! Invariant: an id is remembered in the entry that takes its numbers, and not forgotten before its time. What each share
-//! has is the sum of the bytes of its ids.
+//! Invariant: an id is remembered in the entry that takes its numbers, and not forgotten before its time. The bytes of a share
+//! are the sum of those of its ids.
 
 use serde::{Deserialize, Serialize};
 

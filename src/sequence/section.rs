@@ -1,7 +1,7 @@
 //! A section's record, and the arithmetic of its ceiling `max_seq`: bump, epoch, checkpoint, trim, release, raise.
 //!
 //! An *epoch* gives the term that began it a chunk of every live section, without naming any. It writes no
-//! section's record. What it did to a section follows from how many epochs there were since the record was written:
+//! section's record. Its effect on a section follows from how many epochs there were since the record was written:
 //!
 //! ```text
 //! epochs since   the last epoch's chunk             the section's ceiling now
@@ -23,7 +23,7 @@
 //!
 //! - *left*: numbers of the epoch that goes on. Only its leader knows how many of them were handed out since.
 //! - *skipped*: how many numbers at or below the floor at most were handed out to nobody, because an epoch ended without
-//!   a trim. What such an epoch used of its last chunk, no entry tells.
+//!   a trim. No entry tells how much such an epoch used of its last chunk.
 //! - *handed out*: how many numbers at least were taken from memory. Those that were lost on the way to a caller are among
 //!   them: the leader counts these.
 //!
@@ -200,7 +200,7 @@ impl SectionRecord {
         };
         // In a release no replica ends here: the term that gets the chunk asserts that it is not empty, nor below the ceiling.
         debug_assert!(old < new && new <= progression.max, "{old} to {new}");
-        debug_assert!(record.floor <= old, "{record:?}");
+        assert!(record.floor <= old, "the table is damaged: a floor above its ceiling: {self:?}");
         Ok((record, Chunk { old, new }))
     }
 

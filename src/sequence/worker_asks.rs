@@ -50,8 +50,11 @@ fn apply_ask<T: Table>(
     let Some(after) = after else {
         return Ok(WorkerAnswer::Lost);
     };
-    // In a release no replica ends here: the leader that is told of the lease asserts it.
-    debug_assert!(after.from_ms <= after.ceiling_ms, "{after:?}");
+    // Whatever an ask says, it makes no such lease of one that does not end before it begins.
+    assert!(
+        after.from_ms <= after.ceiling_ms,
+        "the table is damaged: a lease that ends before it begins: {after:?}"
+    );
     table.totals(id)?.note_lease(&after);
     table.put_worker(id, ask.worker, after.clone());
     Ok(match ask.act {

@@ -39,7 +39,7 @@ pub fn check(context: &NodeContext, headers: &HeaderMap, uri: &Uri) -> Result<()
     }
 }
 
-/// Whether a browser may have sent this. What browsers send names a language, and a program that calls itself Mozilla; a page
+/// Whether a browser may have sent this. A browser's request names a language, and a program that calls itself Mozilla; a page
 /// can leave out neither. A mode without a site is a program's: browsers send both or neither.
 fn may_be_a_browsers(headers: &HeaderMap) -> bool {
     let first = |name: HeaderName| values(headers, name).next();

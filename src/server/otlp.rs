@@ -1,7 +1,7 @@
 //! Sends the spans of traced calls to a collector: OTLP over gRPC.
 //!
-//! Spans that end while a message is on its way form the next message. Invariant: no call waits for any of this. What the
-//! collector does not take is counted and not sent again.
+//! Spans that end while a message is on its way form the next message. Invariant: no call waits for any of this. Spans that the
+//! collector does not take are counted and not sent again.
 
 use std::{
     fmt::Display,

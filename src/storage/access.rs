@@ -22,7 +22,7 @@ fn first_there(dir: &Path) -> &Path {
     places.find(|place| place.exists()).unwrap_or(Path::new("."))
 }
 
-/// Checks that something is mounted at the directory, or at one of its parents but the root of the file system. What is in the
+/// Checks that something is mounted at the directory, or at one of its parents but the root of the file system. Data in the
 /// root of a container is lost with it.
 ///
 /// # Errors
@@ -88,8 +88,8 @@ fn is_in_its_own_place(mounts: &str, mount: u64, root: u64) -> bool {
     }
 }
 
-/// Checks that the user of this process can use the directory, if it is there, and can make it, if it is not. What root would
-/// write into the directory of another user, a node of that user could not read.
+/// Checks that the user of this process can use the directory, if it is there, and can make it, if it is not. A node of another
+/// user could not read what root would write into that user's directory.
 ///
 /// # Errors
 /// [`StoreError::Inaccessible`] if not.

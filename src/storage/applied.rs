@@ -51,7 +51,7 @@ impl AppliedTable {
         batch.delete_range_cf(applied, to, generations_end(set));
         db.write(batch, false)?;
         let reclaimer = Reclaimer::new(db.clone(), set, store.blocking());
-        // What was under way when the node stopped.
+        // A removal may have been under way when the node stopped.
         reclaimer.wake_if_needed()?;
         Ok(AppliedTable {
             reclaimer,
@@ -106,7 +106,7 @@ impl AppliedTable {
         change.put(&meta_key(self.set), &meta)?;
         let removes_sections = change.removes_sections();
         // Before sections are removed: a reader that finds none can tell that their namespace is gone.
-        // Who may do what comes first: a namespace that it is about must not be seen without it.
+        // The principals come first: a namespace that a grant is about must not be seen without the grant.
         self.view.show_removed_members(change.removed_members());
         self.view.show_principals(change.all_principals().clone());
         self.view.show_namespaces(change.namespaces().clone());

@@ -3,8 +3,8 @@
 //! A new section stays in the table for good. Below the reserve the leader makes none, so that a disk that fills up does
 //! not stop all nodes together: keys in use go on with the space that is left. Snapshots keep the reserve as well.
 //!
-//! What goes on growing below the reserve must fit into it: the log up to its bound ([`FreeSpace::log_bytes_max`]), as much
-//! again while it is compacted, up to four files of it that are not compacted yet, and RocksDB's own log
+//! The files that go on growing below the reserve must fit into it: the log up to its bound ([`FreeSpace::log_bytes_max`]), as
+//! much again while it is compacted, up to four files of it that are not compacted yet, and RocksDB's own log
 //! ([`wal_bytes_max`]). So the bounds of both follow from the reserve, and a small disk has a short log.
 //!
 //! Invariant: whether the disk is low changes by a measurement alone.

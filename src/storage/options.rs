@@ -33,7 +33,7 @@ pub struct StoreOptions {
     pub blocking: BlockingExecutor,
     /// Where writes are kept until they are synced.
     pub unsynced: UnsyncedWrites,
-    /// The size of the cache for blocks read from the database, in bytes. What is not in the database's files yet counts
+    /// The size of the cache for blocks read from the database, in bytes. Data that is not in the database's files yet counts
     /// within it.
     pub block_cache_bytes: usize,
     /// How much memory the records of sections take that a new leader needs, in bytes, for the table of each set.

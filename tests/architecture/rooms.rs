@@ -2,13 +2,17 @@
 //!
 //! A folder is what stands directly in a module: a directory with the file of its name, or a file alone. Two folders of a
 //! module do not use each other. Where a use of a method leads to, the source text does not say. So methods stand in the folder
-//! of their type: code that uses them has named that type, or something that holds it. For methods `consensus/group` is one
-//! folder: `Group` has some in most of its files. The head of a module lists its folders in the same rows.
+//! of their type: code that uses them has named that type, or something that holds it. The head of a module lists its folders
+//! in the same rows.
+//!
+//! `Group` is the one type whose methods stand in most folders of its module, which is `consensus/group`. There a call of one
+//! of its methods counts as a use of the folder that has the method.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     files::{File, assert_none, files},
+    rust::{functions_named, inherent_methods, methods_called, tokens, without_tests},
     uses::Package,
 };
 
@@ -87,19 +91,10 @@ const ORDERED: [Rows; 6] = [
         "consensus/group",
         &[
             &["start"],
-            &[
-                "canvass",
-                "confirmation",
-                "election",
-                "membership",
-                "raft_watch",
-                "rpc",
-                "slow_disk",
-                "successor",
-                "transfer",
-                "voter_clocks",
-                "voter_disks",
-            ],
+            &["election", "raft_watch", "rpc"],
+            &["canvass", "transfer"],
+            &["slow_disk"],
+            &["confirmation", "membership", "successor", "voter_clocks", "voter_disks"],
             &["group"],
             &["config", "leader_change", "leadership", "voters"],
         ],
@@ -155,6 +150,46 @@ fn forbidden_uses(package: &Package<'_>, ordered: &[Rows]) -> Vec<String> {
     forbidden
 }
 
+/// Which files of a module call a method of `of`, a type, that stands in a folder which is not below their own, as
+/// `from -> to: method`.
+///
+/// A call is seen by its words alone: `self.method(`, and `group.method(` if the type is `Group`, on one variable or as the
+/// last field of several; `Self::method` and `Group::method` as well. A call on a variable of another name is not seen. A type
+/// has one method of a name, so that the method's file is certain. If another type in the module has a method of the same name
+/// and calls it on `self`, the call is taken for one of `of`: then one of the two methods needs another name.
+fn forbidden_calls(files: &[File], (module, rows): &Rows, of: &str) -> Vec<String> {
+    let variable = of.to_lowercase();
+    let inside: Vec<(&str, &str, Vec<&str>)> = files
+        .iter()
+        .filter(|file| !file.is_test())
+        .filter_map(|file| {
+            let folder = folder_in(module, &file.path)?;
+            Some((file.path.as_str(), folder, without_tests(&tokens(&file.text))))
+        })
+        .collect();
+    let mut stands_in: BTreeMap<&str, (&str, &str)> = BTreeMap::new();
+    for (path, folder, tokens) in &inside {
+        for method in inherent_methods(tokens, of) {
+            stands_in.insert(method, (*path, *folder));
+        }
+    }
+    let row = |folder: &str| rows.iter().position(|row| row.contains(&folder));
+    let mut forbidden = Vec::new();
+    for (path, folder, tokens) in &inside {
+        let mut called = methods_called(tokens, &["self", variable.as_str()]);
+        called.extend(functions_named(tokens, &["Self", of]));
+        for method in called {
+            if let Some((to_path, to)) = stands_in.get(method)
+                && to != folder
+                && row(folder) >= row(to)
+            {
+                forbidden.push(format!("{path} -> {to_path}: {method}"));
+            }
+        }
+    }
+    forbidden
+}
+
 /// The rows of folders in the head of a module's file: the names in the list behind the line that announces it.
 fn rows_in_head(text: &str) -> Vec<Vec<&str>> {
     let mut rows = vec![Vec::new()];
@@ -203,6 +238,15 @@ fn of_the_node(check: impl FnOnce(&Package<'_>) -> Vec<String>) -> Vec<String> {
 fn folders_use_only_those_below_them_in_their_module() {
     let violations = of_the_node(|package| forbidden_uses(package, &ORDERED));
     assert_none("folders use those above or beside them (see ORDERED)", &violations);
+}
+
+#[test]
+fn files_call_only_methods_of_the_group_that_stand_below_them() {
+    let ordered = &ORDERED;
+    let rows = ordered.iter().find(|(module, _)| *module == "consensus/group");
+    let rows = rows.expect("the rows of consensus/group");
+    let violations = forbidden_calls(&files("src", "rs"), rows, "Group");
+    assert_none("methods of Group above or beside are called (see ORDERED)", &violations);
 }
 
 #[test]
@@ -263,6 +307,39 @@ mod tests {
         let expected = [
             "src/house/floor/boards.rs -> src/house/roof/tiles.rs",
             "src/house/garden.rs -> src/house/floor.rs",
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_call_of_a_method_that_stands_above_or_beside_is_found_on_self_and_on_the_types_variable() {
+        let texts = [
+            (
+                "src/house/roof.rs",
+                "impl House { fn leak(&self) { self.walk(); self.dig(); self.leak(); } }
+                 impl Tile { fn slip(&self) {} } fn f(house: &House) { House::mow(house); }",
+            ),
+            ("src/house/floor.rs", "impl House { pub async fn walk<T>(&self) { self.mow(); } }"),
+            (
+                "src/house/garden.rs",
+                "impl super::House { fn mow(&self) { self.tree.leak(); self.slip(); self.leak; } }
+                 fn f(owner: &Owner) { owner.house.walk::<u8>(); } fn g(house: H) { house.dig(); }",
+            ),
+            ("src/house/garden/pond.rs", "impl House { fn fish(&self) { self.mow() } }"),
+            (
+                "src/house/cellar.rs",
+                "impl House { fn dig(&self) { fn slip() {} Self::leak(self); } }
+                 #[cfg(test)] mod tests { fn f() { house.leak(); } }",
+            ),
+            ("src/house/roof/tests.rs", "impl House { fn tree(&self) {} }"),
+            ("src/other.rs", "fn f(house: &House) { house.leak(); }"),
+        ];
+        let texts = texts.map(|(path, text)| File::new(path, text));
+        let found = forbidden_calls(&texts, &ORDER[0], "House");
+        let expected = [
+            "src/house/floor.rs -> src/house/garden.rs: mow",
+            "src/house/garden.rs -> src/house/floor.rs: walk",
+            "src/house/cellar.rs -> src/house/roof.rs: leak",
         ];
         assert_eq!(found, expected);
     }

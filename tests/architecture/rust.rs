@@ -256,12 +256,57 @@ pub fn defined_types<'a>(tokens: &[&'a str]) -> BTreeSet<&'a str> {
 
 /// The types for which there is an `impl` that is no trait's, each as it is named there, without its parameters.
 pub fn inherent_impls<'a>(tokens: &[&'a str]) -> Vec<Vec<&'a str>> {
+    behind_impls(tokens).into_iter().filter_map(inherent_impl).collect()
+}
+
+/// The methods of the type `of`, and its functions, that are no trait's.
+pub fn inherent_methods<'a>(tokens: &[&'a str], of: &str) -> Vec<&'a str> {
+    let is_of = |behind: &&[&str]| inherent_impl(behind).is_some_and(|name| name.ends_with(&[of]));
+    behind_impls(tokens).into_iter().filter(is_of).flat_map(functions_in_block).collect()
+}
+
+/// The functions of the first block in `tokens`, without those within them.
+fn functions_in_block<'a>(tokens: &[&'a str]) -> Vec<&'a str> {
+    let mut functions = Vec::new();
+    let mut depth = 0;
+    for pair in tokens.windows(2) {
+        match pair[0] {
+            "{" => depth += 1,
+            "}" if depth == 1 => break,
+            "}" => depth -= 1,
+            "fn" if depth == 1 => functions.push(pair[1]),
+            _ => {}
+        }
+    }
+    functions
+}
+
+/// The methods that are called on a variable, or on a field, with one of the names in `on`.
+pub fn methods_called<'a>(tokens: &[&'a str], on: &[&str]) -> BTreeSet<&'a str> {
+    let called = |words: &[&'a str]| match words {
+        [name, ".", method, "(" | "::"] if on.contains(name) => Some(*method),
+        _ => None,
+    };
+    tokens.windows(4).filter_map(called).collect()
+}
+
+/// What is named by a path whose last segment but one is a name in `of`: for a type its functions.
+pub fn functions_named<'a>(tokens: &[&'a str], of: &[&str]) -> BTreeSet<&'a str> {
+    let named = |words: &[&'a str]| match words {
+        [name, "::", function] if of.contains(name) => Some(*function),
+        _ => None,
+    };
+    tokens.windows(3).filter_map(named).collect()
+}
+
+/// What stands behind each `impl` that begins an item.
+fn behind_impls<'t, 'a>(tokens: &'t [&'a str]) -> Vec<&'t [&'a str]> {
     let begins = |at: &usize| {
         let before = at.checked_sub(1).map(|before| tokens[before]);
         tokens[*at] == "impl"
             && before.is_none_or(|token| ["}", ";", "{", "]", "unsafe"].contains(&token))
     };
-    (0..tokens.len()).filter(begins).filter_map(|at| inherent_impl(&tokens[at + 1..])).collect()
+    (0..tokens.len()).filter(begins).map(|at| &tokens[at + 1..]).collect()
 }
 
 /// The type of the `impl` after which `tokens` stand; `None` if it is a trait's.

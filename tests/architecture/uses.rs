@@ -1,7 +1,7 @@
 //! Which file of a package uses which, and which file defines what a path names.
 //!
 //! A name that a `mod.rs` re-exports belongs to the file that defines it. Unit tests may use what they test. A call of a method
-//! names no file, so that it is not seen.
+//! names no file, so that it is not seen here (`rooms` sees those of one type).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -149,7 +149,7 @@ impl Measured {
             Error::other(format!("{name}: no numbers before the event: {why}"))
         })?;
         restart_ended(&mut self.cluster).await?;
-        // What the first touch of a key skips is counted then.
+        // The numbers that the first touch of a key skips are counted then.
         warm::touch_all(&self.cluster, load, load.keys).await?;
         let counters = Counters::read(&self.cluster).await?;
         let leaders = leaders.led().into_iter().map(|led| Leader {

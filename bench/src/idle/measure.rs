@@ -44,7 +44,7 @@ impl IdleOptions {
     async fn measure(&self, target: &Target) -> Result<Report, Error> {
         let (load, leader) = (self.load(), Leader::of(target)?);
         warm::touch_all(target, &load, load.keys).await?;
-        // What the first load makes the leader allocate is no cost of the idle connections.
+        // The memory that the first load makes the leader allocate is no cost of the idle connections.
         round::drive(target, &load, self.time(), |_| {}).await?;
         let mut report = Report::new(self);
         for nth in 0..self.rounds {

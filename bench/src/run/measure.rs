@@ -46,7 +46,7 @@ impl RunOptions {
         let count = 1 + u32::from(theirs.is_some());
         let slice = Duration::from_secs_f64(self.seconds / f64::from(rounds * count));
         let targets: Vec<&Target> = [&ours].into_iter().chain(&theirs).collect();
-        // What the sides are called tells secure figures from others.
+        // The names of the sides tell secure figures from others.
         let is_told = ours.is_secure();
         let sides = targets.iter().map(|target| Side {
             secure: is_told.then(|| target.is_secure()),

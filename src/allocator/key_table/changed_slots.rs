@@ -1,6 +1,6 @@
 //! Remembers which slots of a list were changed since a reader took the changes last. Pure.
 //!
-//! While a memory is sent to another node, calls go on changing it. What they change is sent again.
+//! While a memory is sent to another node, calls go on changing it. The slots that they change are sent again.
 
 /// One reader's tracking of a memory's changes. A change is taken once, so it must not go to a reader that was given up
 /// and whose last read comes late.

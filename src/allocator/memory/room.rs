@@ -1,5 +1,5 @@
 //! Whether a memory has room for more keys. While it has not, keys that are new to the term wait until others were
-//! evicted, unless they share a section of which the term has numbers. What waits takes room itself: so once as many wait
+//! evicted, unless they share a section of which the term has numbers. A key that waits takes room itself: so once as many wait
 //! as may, a key that is new to the term is refused.
 
 use std::sync::atomic::{
@@ -80,7 +80,7 @@ impl Room {
         self.is_full.load(Acquire)
     }
 
-    /// Notes whether a key may be added. Who waits goes on if so.
+    /// Notes whether a key may be added. Calls that wait go on if so.
     pub fn set_full(&self, is_full: bool) {
         self.is_full.store(is_full, Release);
         if !is_full {
@@ -88,7 +88,7 @@ impl Room {
         }
     }
 
-    /// The releaser has ended an attempt to make room. Who waits goes on, also if there is none: calls that wait take room
+    /// The releaser has ended an attempt to make room. Calls that wait go on, also if there is no room: they take room
     /// themselves.
     pub fn attempt_over(&self) {
         self.changed.notify_waiters();

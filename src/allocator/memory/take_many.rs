@@ -134,8 +134,8 @@ impl Memory {
     /// Takes the numbers of keys that were not asked for in this term before; those of a shard follow one another. The
     /// records of all are looked up together, so that these cache misses overlap, too.
     ///
-    /// No shard is locked meanwhile. What was found changes only if this term gets a key of the section and evicts it
-    /// again. Then it is looked up once more.
+    /// No shard is locked meanwhile. The records that were found change only if this term gets a key of the section and evicts
+    /// it again. Then that section is looked up once more.
     #[cold]
     fn take_unknown<'k, F: Fn(usize) -> (Key<'k>, u64)>(
         &self, asked: &KeyBatch<'_, F>, mut keys: Vec<Unknown>,

@@ -24,7 +24,7 @@ use crate::{
     sequence::{NamespaceId, Progression},
 };
 
-/// A key and its section. What every call reads comes first, in 32 bytes.
+/// A key and its section. The fields that every call reads come first, in 32 bytes.
 #[derive(Debug)]
 #[repr(C)]
 pub struct OwnSlot<K> {

@@ -144,7 +144,7 @@ impl QueuedSection {
                     let unused = counts.max(self.section.step_within_bounds(config));
                     BumpSize::fill(unused, left)
                 }
-                // A raised floor uses up the numbers up to `at_least`. What lies between that and `reach` stays unused, and
+                // A raised floor uses up the numbers up to `at_least`. The numbers between that and `reach` stay unused, and
                 // one number at least. A key's neighbours in its section do not move. Nor is all used up by a floor that the
                 // ceiling has reached, and that waited behind a call which has left. Calls that wait behind it ask for a
                 // further bump.

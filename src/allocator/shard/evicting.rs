@@ -68,8 +68,8 @@ impl Shard {
         self.uncheckpointed_sent = 0;
     }
 
-    /// Counts how often a section was evicted, and how often its release was applied. What was read of a section without
-    /// the shard's lock may be old if this has changed since.
+    /// Counts how often a section was evicted, and how often its release was applied. A reading of a section without the
+    /// shard's lock may be old if this has changed since.
     pub fn evictions(&self) -> u64 {
         self.evictions
     }

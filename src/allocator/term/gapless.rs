@@ -122,7 +122,7 @@ pub async fn run(taker: Taker, mut calls: mpsc::UnboundedReceiver<TakeCall>) {
             }
         }
     }
-    // What waits is told at once, and may ask the next leader. What is under way may still be committed.
+    // Calls that wait are told at once, and may ask the next leader. The entry that is under way may still be committed.
     next.refuse();
     refuse_waiting(&mut calls);
     while let Some(answered) = under_way.next().await {

@@ -48,7 +48,7 @@ impl Term {
         let mut held = HeldNumbers::new(&*counts, 0);
         let mut waiting = Vec::new();
         let asked = KeyBatch { namespace, ask };
-        // What may come between two slices, and why the answer stays right:
+        // All that may come between two slices, and why the answer stays right:
         //
         // - Other calls take numbers of keys whose turn is still to come. They are concurrent with this one, which has not
         //   returned: either order is right. That holds for messages of the same stream as well.
@@ -58,8 +58,8 @@ impl Term {
         //   meanwhile, the log says nothing, and nothing is taken again (`take_unknown`).
         // - The gate closes. The next leader has the numbers of the keys that are left. The handover waits for this call, which
         //   waits `STAY_MAX` at most for numbers that are not there (`in_time`).
-        // - The term is lost. What was taken before fails the fence, which is checked after the last slice; who waits is
-        //   told.
+        // - The term is lost. The numbers that were taken before fail the fence, which is checked after the last slice; callers
+        //   that wait are told.
         // - The caller leaves, or may not wait. `held` counts what was taken.
         for from in (0..keys).step_by(KEYS_AT_ONCE) {
             if from > 0 {
@@ -109,7 +109,7 @@ impl Term {
     /// then are late.
     ///
     /// # Errors
-    /// As [`Term::in_time`]. What the others were given is held all the same.
+    /// As [`Term::in_time`]. The numbers that the others were given are held all the same.
     #[cold]
     async fn wait_for_all(
         &self, waiting: Vec<Waits>, answer: &mut ManyNumbers,

@@ -148,7 +148,8 @@ pub enum Unusable {
     NoPair,
     /// The certificate of this key is not a CA's.
     NoAuthority,
-    /// The CA's name has other parts than the common name, or is encoded in another way. What it signed would not name it.
+    /// The CA's name has other parts than the common name, or is encoded in another way. A certificate that it signed would not
+    /// name it.
     OtherTool,
 }
 

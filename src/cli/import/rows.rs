@@ -87,7 +87,7 @@ pub enum RowOf {
 pub struct BadRow {
     /// Its line, from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// The fault of the row.
     pub why: String,
 }
 

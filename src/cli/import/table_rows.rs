@@ -170,7 +170,7 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// What a character after a backslash stands for.
+/// The character for which one after a backslash stands.
 fn special(escaped: u8) -> u8 {
     match escaped {
         b'n' => b'\n',

@@ -7,7 +7,7 @@
 //! which are on the disks by now, and are answered at once.
 //!
 //! Invariant: what is asked for is the vote that Raft will ask for next, this node's own in the term after the one it
-//! knows. Who leads is decided by Raft alone: a voter gives one vote in a term, and Raft counts the answers to its own
+//! knows. Raft alone decides who leads: a voter gives one vote in a term, and Raft counts the answers to its own
 //! questions.
 
 use std::{

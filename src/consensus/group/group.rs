@@ -158,7 +158,7 @@ impl Group {
         if version > told && told <= own {
             self.principals_lacked_since.store(self.lease.now().as_nanos(), Relaxed);
         }
-        // Who sees the version sees since when it is lacked.
+        // A reader that sees the version sees since when it is lacked.
         self.principals_told.fetch_max(version, Release);
     }
 
@@ -210,6 +210,11 @@ impl Group {
     /// The instant that messages sent from now on are stamped with.
     pub fn now(&self) -> Instant {
         self.lease.now()
+    }
+
+    /// The reading of this node's wall clock: milliseconds since 1970.
+    pub fn wall_ms(&self) -> u64 {
+        self.lease.wall_ms()
     }
 
     /// True if this node belongs to a cluster.

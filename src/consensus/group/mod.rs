@@ -1,19 +1,23 @@
 //! One Raft group on this node: starting it, proposing to it, who belongs to it and who leads it, what its peers ask, and
 //! giving the leadership up.
 //!
-//! A folder uses those in the rows below it (`tests/architecture/rooms.rs`). From the top down, a blank line between two rows:
+//! A folder uses those in the rows below it, and calls the methods of [`Group`] that stand there
+//! (`tests/architecture/rooms.rs`). From the top down, a blank line between two rows:
 //!
 //! * `start`: starts a group.
 //!
-//! * `canvass`: asks the voters before Raft does: whether they would vote, and, where disks are slow, for their votes.
-//! * `confirmation`: whether a majority of the voters still follows this leader.
 //! * `election`: when this node stands for election.
-//! * `membership`: the members of the group, and changes of them.
 //! * `raft_watch`: follows the states that Raft reports.
 //! * `rpc`: answers the RPCs of the group's peers.
-//! * `slow_disk`: whether another node had better lead because the disk here is slow; the end of a term whose disk hangs.
-//! * `successor`: which voter can lead next.
+//!
+//! * `canvass`: asks the voters before Raft does: whether they would vote, and, where disks are slow, for their votes.
 //! * `transfer`: the transfer of the leadership, and the end of a term that was given up.
+//!
+//! * `slow_disk`: whether another node had better lead because the disk here is slow; the end of a term whose disk hangs.
+//!
+//! * `confirmation`: whether a majority of the voters still follows this leader.
+//! * `membership`: the members of the group, and changes of them.
+//! * `successor`: which voter can lead next.
 //! * `voter_clocks`: the wall clocks of a majority of the voters.
 //! * `voter_disks`: the disks of a majority of the voters.
 //!

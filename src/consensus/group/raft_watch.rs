@@ -82,7 +82,7 @@ fn is_settled(group: &Group, seen: &RaftMetrics<Types>, told: &RaftServerMetrics
         && seen.state == told.state
         && seen.current_leader == told.current_leader
         && seen.membership_config == told.membership_config;
-    // What else is followed is that entries are applied: the membership's, and the first one of a term that is led.
+    // It is followed as well that entries are applied: the membership's, and the first one of a term that is led.
     let membership = seen.membership_config.log_id().as_ref().map(|id| id.index);
     let is_applied = |index| seen.last_applied.as_ref().map(|id| id.index) >= index;
     let has_own = || group.leadership.borrow().own.is_some();

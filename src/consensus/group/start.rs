@@ -66,7 +66,7 @@ impl Group {
         network.peers.tell_principals_of(view.clone());
         let raft_config = Arc::new(config.to_raft(&this_node.cluster)?);
         let raft = Raft::new(this_node.id, raft_config, network.clone(), log, machine);
-        // What Raft spawns while it starts belongs to the node, too.
+        // The tasks that Raft spawns while it starts belong to the node, too.
         let raft = this_node.tasks.watched("raft", raft).await.map_err(not_started)?;
         if raft.is_initialized().await.map_err(not_started)? {
             this_node.note_members();

@@ -6,11 +6,6 @@ use super::group::Group;
 use crate::{clock::Instant, consensus::this_node::ClockDistance, sequence::NodeId};
 
 impl Group {
-    /// The reading of this node's wall clock: milliseconds since 1970.
-    pub fn wall_ms(&self) -> u64 {
-        self.lease.wall_ms()
-    }
-
     /// The distance from `time_ms`, the time at `now`, within which the clocks of a majority of the voters lie: of each of the
     /// two sets of voters while the membership changes. This node is one of them, and its wall clock shows `own_ms`. `None` if
     /// those of a majority are not known: this node does not lead, or has just begun to.

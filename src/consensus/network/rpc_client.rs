@@ -1,4 +1,4 @@
-//! Sends one RPC to one peer, and reads the answer. What the answer means is decided by the caller.
+//! Sends one RPC to one peer, and reads the answer. The caller decides what the answer means.
 
 use std::{sync::Arc, time::Duration};
 

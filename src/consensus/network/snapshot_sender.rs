@@ -1,7 +1,7 @@
 //! Sends a snapshot to a peer that lacks entries which the log no longer holds.
 //!
-//! Invariant: every attempt sends the table as it is at that time. What was damaged on the way, or
-//! could not be read or written, is never sent again.
+//! Invariant: every attempt sends the table as it is at that time. A part that was damaged on the way, or could not be read or
+//! written, is never sent again.
 
 use std::{sync::Arc, time::Duration};
 

@@ -18,7 +18,7 @@ pub struct PeerMachines {
     pub disks: PeerDisks,
     /// The readings of their wall clocks.
     pub clocks: PeerClocks,
-    /// What of them is open, in words: of each that told of something with its last answer.
+    /// The ports of them that are open, in words: of each that told of something with its last answer.
     open: Mutex<BTreeMap<NodeId, String>>,
 }
 
@@ -35,7 +35,7 @@ impl PeerMachines {
         }
     }
 
-    /// What of `peer` is open, as its last answer said; empty if nothing is.
+    /// The ports of `peer` that are open, as its last answer said; empty if nothing is.
     pub fn open_at(&self, peer: NodeId) -> String {
         self.open.lock().get(&peer).cloned().unwrap_or_default()
     }

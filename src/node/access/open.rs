@@ -63,7 +63,7 @@ fn is_loopback(address: &str) -> bool {
 }
 
 /// Where strangers reach the port for peers of the node with this configuration, and may say that they are a node; in words.
-/// What comes to a loopback address may have been passed on from another one.
+/// A connection to a loopback address may have been passed on from another one.
 fn strangers_as_peers(config: &Config) -> Option<String> {
     if config.peer_tls == PeerTls::Require {
         return None;

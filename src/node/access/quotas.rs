@@ -1,7 +1,7 @@
 //! The use of quotas: calls, numbers and lost numbers are counted for each caller that has one.
 //!
 //! A node counts for itself: calls where they come in, numbers where it leads, ids where they are made, and numbers that were
-//! lost with calls, as far as it knows of them. What it counted is forgotten when it stops.
+//! lost with calls, as far as it knows of them. Its counts are forgotten when it stops.
 //!
 //! Invariant: a call is counted before anything is done for it. One that is refused here has taken no number.
 

@@ -12,8 +12,8 @@ use crate::{
 };
 
 impl Access {
-    /// Counts a call for which this is needed, if this node was asked by its caller, and it is about a namespace. What
-    /// administers is not counted.
+    /// Counts a call for which this is needed, if this node was asked by its caller, and it is about a namespace. Calls that
+    /// administer are not counted.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED if a quota of the caller has no room: CALLER_QUOTA, with a time after which to ask again.

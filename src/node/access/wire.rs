@@ -1,5 +1,5 @@
-//! Principals in messages: who asks, as one node tells another; and who may do what, as callers write and read it. What is read
-//! is checked here: a grant or a quota that makes no sense is refused before it is proposed.
+//! Principals in messages: who asks, as one node tells another; and who may do what, as callers write and read it. A message
+//! that is read is checked here: a grant or a quota that makes no sense is refused before it is proposed.
 
 use std::num::{NonZeroU32, NonZeroU64};
 

@@ -7,7 +7,7 @@
 //! Where anonymous may do nothing, it is a stranger's until then: it has one call at a time, and [`KNOWN_WITHIN`].
 //!
 //! Invariant: strangers keep nobody out who is known. If there is no room for a connection, the one ends that was opened first
-//! by a stranger. What strangers hold otherwise is one share, of all of them together.
+//! by a stranger. All else that strangers hold is one share, of all of them together.
 
 use std::{
     net::IpAddr,

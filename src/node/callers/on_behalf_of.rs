@@ -36,7 +36,7 @@ impl OnBehalfOf {
         }
     }
 
-    /// The same for another task. Whose a call is may be learnt there.
+    /// The same for another task. That task may learn whose call it is.
     fn go_on(&self) -> OnBehalfOf {
         match self {
             OnBehalfOf::Call(guest, call) => OnBehalfOf::Call(guest.clone(), call.clone()),

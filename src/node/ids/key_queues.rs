@@ -214,7 +214,7 @@ impl Batch {
         self.waiters.retain(|waiter| waiter.demand.left() > 0);
     }
 
-    /// Shares out what the leader took. What nobody waits for any more is skipped.
+    /// Shares out what the leader took. Numbers for which nobody waits any more are skipped.
     pub fn share(&mut self, taken: &IdNumbers) {
         for (first, count) in taken.firsts.iter().zip(&taken.counts) {
             let (mut first, mut count) = (*first, *count);

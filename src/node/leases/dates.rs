@@ -1,7 +1,7 @@
 //! The dates in ids: a date of a namespace never goes back, whatever the clocks of its leaders show.
 //!
 //! A date is logged before it is used, once a day: as a lease of worker 0, which namespaces whose ids have a date do
-//! not use otherwise. What holds for the times of worker ids holds for it: the log's order decides, and what was
+//! not use otherwise. The same holds for it as for the times of worker ids: the log's order decides, and what was
 //! answered once is never undercut. A new leader asks the log before it uses a date, and takes the date that was in
 //! force if that is later than its own clock's.
 //!

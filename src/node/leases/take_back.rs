@@ -2,7 +2,7 @@
 //!
 //! The checks: this leader's own clock is believed; the lease is the one that the caller means, and reaches
 //! further ahead than any leader with a right clock would have let it. It ends above all that such leaders may have
-//! granted. What cannot be checked, the caller answers for: that nobody makes ids under the lease any more, and that
+//! granted. The caller answers for two things that cannot be checked: that nobody makes ids under the lease any more, and that
 //! ids with the wrong times, which exist, may be made again when those times have come.
 
 use tokio::time::{Instant, timeout_at};
@@ -57,7 +57,7 @@ impl ByLeader for v1::TakeWorkerBackRequest {
                     ids.name
                 )
             })?;
-            // Not later: the entry may be under way when the caller leaves. Who comes then asks the log behind that entry.
+            // Not later: the entry may be under way when the caller leaves. A later caller then asks the log behind that entry.
             leader.dates.forget(ids.namespace);
             leader.ask_for_worker(term, &ids, request, deadline).await
         };

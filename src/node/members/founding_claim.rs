@@ -20,8 +20,8 @@ use crate::{
     sequence::{ClusterId, NodeId, TokenHash},
 };
 
-/// How long a claim keeps others off after its claimant made it last. What the claimant does until its first message as a
-/// leader takes a fraction of it.
+/// How long a claim keeps others off after its claimant made it last. The claimant needs a fraction of it until its first
+/// message as a leader.
 pub const LASTS: Duration = Duration::from_secs(10);
 
 /// The last claim on this node, and its time.

@@ -101,7 +101,8 @@ impl Export {
     /// The next keys or sections, and their ceilings; `None` after the last ones.
     ///
     /// # Errors
-    /// If the export breaks off, also because its reader may not read it any more. What came before is then a part of it.
+    /// If the export breaks off, also because its reader may not read it any more. The rows that came before are then a part of
+    /// it.
     pub async fn next(&mut self) -> Result<Option<Vec<(Exported, u64)>>, Refusal> {
         self.access.check(&self.by, Wanted::On(Verb::Read, &self.namespace.config.name))?;
         let part = tokio::select! {

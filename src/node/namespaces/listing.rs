@@ -195,8 +195,8 @@ fn accounts(
 ) -> v1::Accounts {
     let accounts = record.accounts_at(progression, epoch);
     let all = progression.unbounded();
-    // The leader knows what it has used. What lies at or below its floor is in the accounts of earlier epochs, or was
-    // used by the leader that left its memory to this one.
+    // The leader knows what it has used. The numbers at or below its floor are in the accounts of earlier epochs, or were used
+    // by the leader that left its memory to this one.
     let handed_out = held.map_or(accounts.handed_out, |held| {
         let used = all.count_between(0, held.last);
         used.saturating_sub(accounts.skipped)

@@ -74,7 +74,7 @@ pub trait SequenceRequest: Operation + Guarded {
     /// Sees that its answer tells no route.
     fn leave_route_out(&mut self);
 
-    /// How many numbers it asks for. What asks for none is asked again if its answer is lost.
+    /// How many numbers it asks for. A request for none is asked again if its answer is lost.
     fn numbers(&self) -> u64;
 
     /// How many keys it has.
@@ -92,7 +92,8 @@ pub trait SequenceRequest: Operation + Guarded {
         false
     }
 
-    /// True if it raises floors. What was done of it shows, even if nobody is answered, and does no harm if it is done again.
+    /// True if it raises floors. The part of it that was done shows, even if nobody is answered. It does no harm to do it
+    /// again.
     fn raises(&self) -> bool {
         self.numbers() == 0 && !self.only_reads()
     }
@@ -106,8 +107,8 @@ pub trait SequenceRequest: Operation + Guarded {
     /// term's memory.
     fn bytes(&self) -> usize;
 
-    /// Answers it from a term's memory, within the limits of this node, which leads. `id` is what its caller calls it. What
-    /// many keys hold that have to wait is reserved.
+    /// Answers it from a term's memory, within the limits of this node, which leads. `id` is what its caller calls it. The
+    /// memory that many keys hold while they wait is reserved.
     ///
     /// # Errors
     /// Those of an [`Attempt`].
@@ -367,7 +368,7 @@ impl SequenceRequest for NextManyRequest {
 }
 
 /// A request as it is forwarded to the leader, which is to compare the `namespace` with its own; and what is lost with the
-/// reply. `caller` names the address of a client, and `by` says who asks. What is lost is `counted`, and in `counts`.
+/// reply. `caller` names the address of a client, and `by` says who asks. The lost numbers are `counted`, and in `counts`.
 pub(in crate::node) fn forwarded<Q: SequenceRequest>(
     request: &Q, namespace: Option<NamespaceId>, (caller, by): (Option<u64>, Option<Asker>),
     (counted, counts): (Option<LostNumbers>, Arc<NamespaceCounts>),
@@ -429,8 +430,8 @@ async fn answer_gapless(
     Ok(many_ranges(namespace, term.term(), taken, all.len(), |place| place, refused_now))
 }
 
-/// The most numbers of a key that a request may ask this node for. What was taken under an id is answered with it whatever the
-/// limit is now: the entry that takes the numbers checks that.
+/// The most numbers of a key that a request may ask this node for. Numbers that were taken under an id are the answer to it,
+/// whatever the limit is now: the entry that takes the numbers checks that.
 pub(in crate::node) fn count_max(has_id: bool, config: &Config) -> u64 {
     if has_id { COUNT_MAX_MAX } else { config.count_max }
 }

@@ -214,7 +214,7 @@ impl Link {
         }
     }
 
-    /// Exchanges messages until the stream breaks. What does not fit the next message waits in `batch`.
+    /// Exchanges messages until the stream breaks. Requests that do not fit the next message wait in `batch`.
     async fn exchange(
         &self, waiting: &mut mpsc::Receiver<PendingForward>, batch: &mut VecDeque<PendingForward>,
     ) {

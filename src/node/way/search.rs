@@ -26,8 +26,8 @@ use crate::{
 };
 
 impl Way {
-    /// Has the leader answer a request, here or there, before `deadline`. What this node answers at once costs nothing but its
-    /// answer; what has to wait is reserved from then on.
+    /// Has the leader answer a request, here or there, before `deadline`. A request that this node answers at once costs
+    /// nothing but its answer. For one that has to wait, memory is reserved from then on.
     ///
     /// # Errors
     /// As [`Way::to_leader`], and those of [`ForLeader::begin_to_wait`].

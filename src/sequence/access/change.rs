@@ -1,4 +1,4 @@
-//! What a log entry changes of the principals.
+//! The changes of the principals that a log entry makes.
 
 use serde::{Deserialize, Serialize};
 
@@ -107,7 +107,7 @@ impl AccessChange {
                 }
             }
             AccessChange::Grant { key, grants, principals_max } => {
-                // What nothing is granted to is nobody, but for anonymous: that one is open unless it is said.
+                // A name to which nothing is granted is no principal, but for anonymous: that one is open unless it is said.
                 let is_kept = !grants.is_empty() || *key == PrincipalKey::Anonymous(None);
                 if is_kept && !access.principals.contains_key(key) {
                     check_count(access, *principals_max)?;

@@ -1,4 +1,4 @@
-//! What principals, grants and quotas may be: how many there are, how long, with which names; and why something is none.
+//! The limits of principals, grants and quotas: how many there are, how long, with which names; and why something is none.
 
 /// How many grants a principal may have.
 pub const GRANTS_MAX: usize = 64;

@@ -1,7 +1,7 @@
 //! All principals of a cluster, and what each of them may do.
 //!
-//! Invariant: a table to which nothing was written grants anonymous everything. What a cluster was founded for, or told since,
-//! is written.
+//! Invariant: a table to which nothing was written grants anonymous everything. The grants that a cluster was founded with, or
+//! got since, are written.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -116,7 +116,7 @@ impl Principals {
     }
 
     /// The quotas that hold for a caller on a namespace, each with whose it is. The caller shows this, and is at the address
-    /// that `network` names. Who has no principal of its own has those of anonymous.
+    /// that `network` names. A caller that has no principal of its own has those of anonymous.
     pub fn quotas<'a>(
         &'a self, shown: &Credential, network: u64, namespace: &'a str,
     ) -> impl Iterator<Item = (&'a PrincipalKey, &'a Quota)> {
@@ -194,7 +194,7 @@ impl Principals {
     }
 
     fn grants_everything(&self) -> bool {
-        // What is granted to a range of addresses is granted to nobody elsewhere.
+        // A grant to a range of addresses is one to nobody elsewhere.
         let everybody = self.get(&PrincipalKey::Anonymous(None));
         let has =
             |verb| everybody.is_some_and(|record| grants(&record.grants, Wanted::OnAll(verb)));

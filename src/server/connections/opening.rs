@@ -39,9 +39,9 @@ const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(5);
 const HANDSHAKE: u8 = 0x16;
 /// How long the other end may take to read why a handshake failed.
 const LAST_WORDS_TIME_MAX: Duration = Duration::from_millis(250);
-/// What the audit calls the other end of a connection that shows no certificate where one is required.
+/// The audit's name for the other end of a connection that shows no certificate where one is required.
 const NONE: &str = "no certificate";
-/// What the audit calls a certificate that no CA of this node vouches for, or that names nobody.
+/// The audit's name for a certificate that no CA of this node vouches for, or that names nobody.
 const UNKNOWN: &str = "unknown certificate";
 /// How many written bytes a connection with TLS holds until the socket takes them. The other end may not read.
 const UNSENT_BYTES_MAX: usize = 16 << 10;
@@ -56,7 +56,7 @@ pub struct Opening {
 /// How connections with TLS begin.
 #[derive(Clone)]
 pub struct Handshakes {
-    /// What connections with TLS show.
+    /// The certificates that connections with TLS show.
     pub certificates: Arc<Certificates>,
     /// Whether connections without TLS are served as well.
     pub takes_plain: bool,

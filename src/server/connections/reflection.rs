@@ -36,7 +36,7 @@ use crate::{
 /// The beginning of the paths of the service.
 pub const REFLECTION: &str = "/grpc.reflection.";
 
-/// Who asks over a stream, and what ends it.
+/// The caller that asks over a stream, and the end of the stream.
 pub struct Asker {
     access: Arc<Access>,
     by: Principal,
@@ -81,7 +81,7 @@ pub struct Described {
 }
 
 impl Described {
-    /// What the library answers to `by`.
+    /// The library's answer to `by`.
     pub fn new(answer: Body, by: Principal, context: Arc<NodeContext>) -> Described {
         Described { answer, by, context }
     }

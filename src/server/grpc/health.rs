@@ -29,7 +29,7 @@ impl Health for Services {
     ) -> Result<Response<Self::WatchStream>, Status> {
         check_service(&request.get_ref().service)?;
         let ready = self.context.readiness.watch();
-        // Anybody may ask for the health. Who shows a token or a certificate is told for as long as that is good.
+        // Anybody may ask for the health. A caller that shows a token or a certificate is told for as long as that is good.
         let by = Services::asker(&request);
         let is_known = self.context.services.access.id_of(&by).is_some();
         // The state is what was said last: only a change is said.

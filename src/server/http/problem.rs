@@ -52,7 +52,7 @@ struct Details<'a> {
     reason: &'a str,
     /// The outcome of the request.
     outcome: &'a str,
-    /// What was wrong, with which value, and what to do.
+    /// The text: what was wrong, with which value, and what to do.
     detail: &'a str,
     /// After how many milliseconds the caller may ask again.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -127,7 +127,7 @@ impl Problem {
         self.status
     }
 
-    /// What was wrong, and what to do.
+    /// The text: what was wrong, and what to do.
     pub fn detail(&self) -> &str {
         self.refusal.message()
     }

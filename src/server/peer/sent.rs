@@ -115,7 +115,7 @@ pub fn all_sent<M: Sent>(
         check(connection.as_ref(), &message)?;
         Ok(message)
     });
-    // What the parts say together counts at the end, which may come long after the last of them.
+    // The parts are checked together at the end, which may come long after the last of them.
     let end = std::iter::once_with(move || vouching.map_or(Ok(()), |by| by.check_vouched()));
     parts.chain(stream::iter(end.filter_map(|checked| checked.err().map(|why| Err(why.into())))))
 }

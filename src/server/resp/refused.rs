@@ -25,7 +25,7 @@ pub struct Refused {
     pub word: &'static str,
     /// The code that gRPC has for it. The metrics count by it.
     pub code: Code,
-    /// What was wrong, and what to do.
+    /// The text: what was wrong, and what to do.
     pub why: String,
 }
 

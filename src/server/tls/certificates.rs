@@ -1,7 +1,7 @@
 //! The certificates of one side that are in use. Their files are read at the start, and again when their contents change, or
 //! somebody asks for it.
 //!
-//! Invariant: what is in use was whole, and fitted together, when it was read. What was read last is used last.
+//! Invariant: what is in use was whole, and fitted together, when it was read. The certificates that were read last are in use.
 
 use std::{
     fmt,
@@ -178,7 +178,7 @@ impl Certificates {
         let _turn = self.turn.lock().await;
         let contents = self.read_again().await?;
         let files = self.files.compared(&self.contents.lock(), &contents);
-        // What has not changed is taken, too: tickets that were given before open nothing any more.
+        // A file that has not changed is taken, too: tickets that were given before open nothing any more.
         self.take(contents).await?;
         Ok(files)
     }

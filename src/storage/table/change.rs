@@ -265,8 +265,8 @@ impl Table for TableChange {
                 None => self.read_section(id),
             };
         };
-        // Every replica must come to the same record, whatever it has in memory. To compare them costs the read that the memory
-        // saves: a release build does not.
+        // Every replica must come to the same record, whatever it has in memory. Once for each section of an entry whose record
+        // is in memory: a read of the table, which is what the memory saves.
         debug_assert_eq!(
             SectionRecord {
                 floor: recent.floor,

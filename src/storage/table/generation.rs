@@ -9,7 +9,9 @@ use rocksdb::WriteBatch;
 
 use super::namespaces::Namespaces;
 use crate::{
-    sequence::{ClusterId, Ledger, NodeId, PrincipalKey, PrincipalRecord, Principals, SetId},
+    sequence::{
+        ClusterId, Ledger, Namespace, NodeId, PrincipalKey, PrincipalRecord, Principals, SetId,
+    },
     storage::{
         database::{Database, KeyValue},
         error::StoreError,
@@ -49,11 +51,18 @@ impl Generation {
     /// # Errors
     /// [`StoreError`] if the database fails or a namespace is damaged.
     pub fn read_namespaces(&self) -> Result<Namespaces, StoreError> {
-        let (from, to) = layout::kind_range(&self.prefix(), b'n');
+        let prefix = self.prefix();
+        let (from, to) = layout::kind_range(&prefix, b'n');
         let mut namespaces = Namespaces::default();
         for record in self.records(&from, to)? {
             let (key, value) = record?;
-            namespaces.put(self.db.decode(Family::Applied, &key, &value)?);
+            let namespace: Namespace = self.db.decode(Family::Applied, &key, &value)?;
+            // A key comes once, and so does each id then: the namespaces below count on that, and a peer may have sent these.
+            if key[..] != layout::namespace_key(&prefix, namespace.id)[..] {
+                let why = format!("it holds the namespace with id {}", namespace.id.0);
+                return Err(self.db.damaged(Family::Applied, &key, why));
+            }
+            namespaces.put(namespace);
         }
         Ok(namespaces)
     }

@@ -71,10 +71,10 @@ impl Namespaces {
 
     /// Adds a namespace, or replaces the one with the same id.
     pub(in crate::storage) fn put(&mut self, namespace: Namespace) {
-        // Entries change it on every replica, and in a release no replica ends here.
-        debug_assert!(
+        // A change keeps the name, and a new namespace has an id that none has had.
+        assert!(
             self.by_id(namespace.id).is_none_or(|known| known.config.name == namespace.config.name),
-            "a namespace keeps its name"
+            "the table is damaged: a namespace keeps its name: {namespace:?}"
         );
         let namespace = Arc::new(namespace);
         let (hash, part) = self.find(&namespace.config.name);

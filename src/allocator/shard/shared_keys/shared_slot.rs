@@ -8,7 +8,7 @@ use crate::{
     sequence::NamespaceId,
 };
 
-/// A key of a shared section. What every call reads comes first; all of it is half a cache line.
+/// A key of a shared section. The fields that every call reads come first; all of it is half a cache line.
 #[derive(Debug)]
 #[repr(C)]
 pub struct SharedSlot {

@@ -66,7 +66,7 @@ impl Group {
         let must_know = must_know_members(change, &voters, &self.view.former_members());
         let mut all_know = true;
         for &id in &voters {
-            // What is replicated to a node is on its disk.
+            // An entry that is replicated to a node is on its disk.
             if must_know.contains(&id)
                 && id != self.node()
                 && replicated_index(&metrics, id) < members_at

@@ -70,10 +70,10 @@ impl Group {
             .collect()
     }
 
-    /// What of `node`, another member, is open, in words, as it told this leader last. Empty if nothing is, or this node does
-    /// not lead or has not heard that one in its term.
+    /// The ports of `node`, another member, that are open, in words, as it told this leader last. Empty if nothing is, or this
+    /// node does not lead or has not heard that one in its term.
     pub fn open_at(&self, node: NodeId) -> String {
-        // What it told an earlier term may be over.
+        // Ports of which it told an earlier term may be closed by now.
         match self.lease.silence(node).is_some_and(|silence| silence.in_term) {
             true => self.this_node.peer_machines.open_at(node),
             false => String::new(),

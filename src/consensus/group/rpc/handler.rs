@@ -39,7 +39,7 @@ use crate::{
 
 impl Group {
     /// Answers one Raft RPC. As long as this node belongs to no cluster, and if it is to lead, it does so to the end, even if
-    /// the caller does not wait for it. What is `held`, such as memory for the message, is let go then.
+    /// the caller does not wait for it. Whatever is `held`, such as memory for the message, is let go then.
     ///
     /// # Errors
     /// INVALID_ARGUMENT if it cannot be read, or carries a vote that is not the sender's, or entries that no leader sends.
@@ -114,7 +114,7 @@ impl Group {
     /// Raft answers an append once all that it has written, and not only what the answer tells of, is on the disk. With a
     /// slow disk a heartbeat behind an entry would be answered so late that the leader's lease runs out, although the
     /// promise that the lease rests on needs no disk: it binds this process, and after a restart the silence of `rejoin`
-    /// does. What the answer tells of the log and of the vote is on the disk: Raft's own measure of that is asked.
+    /// does. The log and the vote of which the answer tells are on the disk: Raft's own measure of that is asked.
     fn followed_before_the_disk(
         &self, heartbeat: &AppendEntriesRequest<Types>,
     ) -> impl Future<Output = ()> + Send + use<> {
@@ -129,7 +129,7 @@ impl Group {
                 let renewed = state.vote_last_modified().is_some_and(|at| at >= arrived);
                 renewed && *state.vote_ref() == vote
             };
-            // The append is on its way to Raft's core already. What counts is not the order, but that the promise was renewed.
+            // The append is on its way to Raft's core already. The order does not count. The renewal of the promise does.
             if is_heartbeat && matches!(raft.with_raft_state(follows).await, Ok(true)) {
                 let flushed = raft.watch_log_progress().get();
                 let holds = |flushed: FlushPoint<Types>| {

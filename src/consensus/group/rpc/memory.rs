@@ -1,5 +1,5 @@
-//! A leader's memory on its way to the node that is to lead next: who sends it, and from whom it is taken. What it
-//! holds is decided by the caller.
+//! A leader's memory on its way to the node that is to lead next: who sends it, and from whom it is taken. The caller decides
+//! what it holds.
 //!
 //! Invariant: a memory comes from the leader that the receiver follows.
 

@@ -197,7 +197,7 @@ impl Group {
             vote,
             prev_log_id: last,
             entries: Vec::new(),
-            // What is in a snapshot is committed.
+            // The entries in a snapshot are committed.
             leader_commit: last,
         };
         let answer = self.raft.append_entries(question).await.map_err(stopped)?;

@@ -1,4 +1,4 @@
-//! The status page as HTML. What changes is marked with `data-live` and an id: such parts are sent again each second.
+//! The status page as HTML. A part that changes is marked with `data-live` and an id: such parts are sent again each second.
 //! The page with the form for a token looks like it.
 
 use std::time::Duration;
@@ -129,7 +129,7 @@ fn parts_of_main(view: &View) -> Markup {
     }
 }
 
-/// Who leads, in a sentence.
+/// A sentence that says who leads.
 fn state(view: &View) -> Markup {
     let status = &view.status;
     html! {
