@@ -2,9 +2,9 @@
 //! nodes tell of their machines. A group borrows from here: the store's disk and threads, and its share of the node's budget
 //! (`budget.rs`).
 //!
-//! What other nodes tell comes with their answers (`peer_machines.rs`): what their clocks show (`peer_clocks.rs`), whether their
-//! disks are low, how long these take for a write (`peer_disks.rs`), and, if this node does not know it, what of them is open to
-//! others.
+//! What other nodes tell comes with their answers (`peer_machines.rs`): what their clocks show (`peer_clocks.rs`), whether
+//! their disks are low, how long these take for a write (`peer_disks.rs`), and, if this node does not know it, what of them is
+//! open to others.
 //!
 //! Invariant: as long as it is not known which incarnation is on the disk, no message reaches Raft and nobody claims the node.
 
