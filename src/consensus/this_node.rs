@@ -2,8 +2,9 @@
 //! nodes tell of their machines. A group borrows from here: the store's disk and threads, and its share of the node's budget
 //! (`budget.rs`).
 //!
-//! Other nodes tell of themselves with their answers (`peer_machines.rs`): what of them is open to others, what their clocks
-//! show (`peer_clocks.rs`), and whether their disks are low, and how long these take for a write (`peer_disks.rs`).
+//! Other nodes tell of themselves with their answers (`peer_machines.rs`): what their clocks show (`peer_clocks.rs`), whether
+//! their disks are low, how long these take for a write (`peer_disks.rs`), and, if this node does not know it, what of them is
+//! open to others.
 //!
 //! Invariant: as long as it is not known which incarnation is on the disk, no message reaches Raft and nobody claims the node.
 
@@ -54,8 +55,8 @@ pub struct ThisNode {
     pub budget: NodeBudget,
     /// The machines of other nodes, as these tell of them.
     pub(super) peer_machines: PeerMachines,
-    /// The ports of this node that are open, as the leader is told.
-    open: Mutex<Bytes>,
+    /// What of this node is open, as the leader is told, and the CRC-32 of that.
+    open: Mutex<(Bytes, u32)>,
     /// Whether this node is known to belong to a cluster: once it does, it always does.
     had_members: AtomicBool,
     /// The last peer that took this node, while it belonged to no cluster, for one with another data directory.
@@ -84,14 +85,18 @@ impl ThisNode {
         })
     }
 
-    /// The ports of this node that are open, for an answer to its leader. They are kept, since each append is answered.
-    pub fn open(&self) -> Bytes {
-        self.open.lock().clone()
+    /// What of this node is open, for an answer to its leader; `None` if the leader knows it: the CRC-32 of what that one knows
+    /// is `known`.
+    pub fn open_unless(&self, known: u32) -> Option<Bytes> {
+        let open = self.open.lock();
+        (open.1 != known).then(|| open.0.clone())
     }
 
     /// Tells the leader from now on what of this node is open, in words; empty: nothing is.
     pub fn tell_open(&self, open: &str) {
-        *self.open.lock() = Bytes::copy_from_slice(open.as_bytes());
+        let open = Bytes::copy_from_slice(open.as_bytes());
+        let checksum = crc32fast::hash(&open);
+        *self.open.lock() = (open, checksum);
     }
 
     /// Whether a group of this node is known to have, or to have had, members.

@@ -42,7 +42,7 @@ impl SlowCalls {
             node: config.node_id,
             from: (config.slow_call_ms > 0).then(|| Duration::from_millis(config.slow_call_ms)),
             metrics,
-            rate: Mutex::new(LineRate::new(LINES_PER_SECOND)),
+            rate: Mutex::new(LineRate::per_second(LINES_PER_SECOND)),
         }
     }
 

@@ -26,6 +26,7 @@ use hyper::{
 };
 use prost::Message;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tonic::{
     Status,
     body::Body,
@@ -37,7 +38,7 @@ use super::{
     connections::{
         calls::Answering,
         owner::Owner,
-        reflection::{Described, REFLECTION},
+        reflection::{Asker, REFLECTION, described},
     },
     header_values::values,
     written::{integer, shown},
@@ -119,13 +120,16 @@ pub struct Addressed<S> {
     routes: S,
     context: Arc<NodeContext>,
     owner: Owner,
+    stop: CancellationToken,
 }
 
 impl<S> Addressed<S> {
     /// Lets those calls of a connection through to `routes` that are meant for the cluster of the node of `context`, with who
-    /// asks in each. The connection counts for that caller before the call begins.
-    pub fn new(routes: S, context: Arc<NodeContext>, owner: Owner) -> Self {
-        Addressed { routes, context, owner }
+    /// asks in each. The connection counts for that caller before the call begins. Descriptions of the API end at `stop`.
+    pub fn new(
+        routes: S, context: Arc<NodeContext>, owner: Owner, stop: CancellationToken,
+    ) -> Self {
+        Addressed { routes, context, owner, stop }
     }
 }
 
@@ -133,9 +137,12 @@ impl<S: Answering> Addressed<S> {
     /// Has the API described to a caller, as long as it is let in. The reflection service has no code of ours that could look
     /// who asks.
     fn describe(
-        &self, by: Principal, call: Request<Incoming>,
+        &self, by: Principal, mut call: Request<Incoming>,
     ) -> impl Future<Output = Result<Response<Body>, Infallible>> + Send + use<S> {
-        let (mut routes, context) = (self.routes.clone(), self.context.clone());
+        let (mut routes, context, stop) =
+            (self.routes.clone(), self.context.clone(), self.stop.clone());
+        let asker = Arc::new(Asker::new(context.services.access.clone(), by.clone()));
+        call.extensions_mut().insert(asker.clone());
         let timeout = timeout_in(&MetadataMap::from_headers(call.headers().clone()));
         let deadline = Instant::now() + time_to_answer(timeout, &context.config);
         async move {
@@ -144,7 +151,7 @@ impl<S: Answering> Addressed<S> {
                 return Ok(Status::from(refusal).into_http());
             }
             let answer = routes.call(call).await?;
-            Ok(answer.map(|answer| Body::new(Described::new(answer, by, context))))
+            Ok(described(answer, asker, context.metrics.clone(), stop))
         }
     }
 }

@@ -242,11 +242,12 @@ impl Ports {
             return;
         };
         let (context, stop) = (self.context, self.stop);
+        let of_calls = stop.clone();
         let counting = grpc::errors::counting(context.metrics.clone());
         let answer = move |_: &_, stream: &Stream| {
             let (routes, owner) = (routes.clone(), at_port(Owner::of(stream, Interface::grpc)));
             owner.begins(&context.services.access);
-            counting.layer(Addressed::new(routes, context.clone(), owner))
+            counting.layer(Addressed::new(routes, context.clone(), owner, of_calls.clone()))
         };
         serve(listener, opening, answer, Protocol::Http2, limits, stop).await;
     }
@@ -258,7 +259,8 @@ impl Ports {
             return;
         };
         let counting = grpc::errors::counting(self.context.metrics.clone());
-        let answer = counting.layer(Addressed::new(routes, self.context, Owner::local()));
+        let answer = Addressed::new(routes, self.context, Owner::local(), self.stop.clone());
+        let answer = counting.layer(answer);
         socket.serve(answer, idle, self.stop).await;
     }
 
@@ -268,9 +270,7 @@ impl Ports {
         let told = |error| format!("cannot create the reflection service: {error}");
         let routes = self.client_routes().map_err(|error| self.context.fail(told(error))).ok()?;
         let patience = Duration::from_millis(self.context.config.request_timeout_max_ms);
-        let (memory, access) = (&self.context.request_memory, &self.context.services.access);
-        let shared = (memory.clone(), access.clone());
-        Some(metered(routes, shared, [patience, idle], self.stop.clone()))
+        Some(metered(routes, self.context.request_memory.clone(), [patience, idle]))
     }
 
     /// Serves the port for HTTP.

@@ -68,10 +68,16 @@ impl PeerServices {
         let group = &self.context.group;
         let reserve = |connection: &PeerConnection| connection.reserve(message.payload.len());
         let held = connection.map(reserve).transpose()?;
-        let number = message.number;
+        let (number, open_known) = (message.number, message.open_known);
         let payload = group.handle_rpc(rpc, message, held).await?.into();
-        let wall_ms = (rpc == RaftRpc::Append).then(|| group.wall_ms());
-        Ok(RaftReply { number, wall_ms, ..self.reply(payload) })
+        let reply = RaftReply { number, ..self.reply(payload) };
+        Ok(match rpc {
+            RaftRpc::Append => {
+                let open = self.context.this_node.open_unless(open_known);
+                RaftReply { wall_ms: Some(group.wall_ms()), open, ..reply }
+            }
+            RaftRpc::Vote | RaftRpc::PreVote | RaftRpc::TransferLeader => reply,
+        })
     }
 
     /// Answers the appends of a stream, one after the other, until one is refused, the stream ends, or this node stops.
@@ -91,14 +97,14 @@ impl PeerServices {
         answers.take_until(stop).boxed()
     }
 
-    /// Raft's reply, with the state of this node's disk, and what of its ports is open.
+    /// Raft's reply, with the state of this node's disk.
     fn reply(&self, payload: Bytes) -> RaftReply {
         let this_node = &self.context.this_node;
         let low_disk = this_node.store.free_space().low();
         let low_disk =
             low_disk.map(|low| LowDisk { free_mb: low.free_mb, reserve_mb: low.reserve_mb });
         let flush_ms = self.context.group.flush_takes().map(whole_ms);
-        RaftReply { payload, low_disk, flush_ms, open: this_node.open(), ..RaftReply::default() }
+        RaftReply { payload, low_disk, flush_ms, ..RaftReply::default() }
     }
 
     /// Receives a snapshot. Returns Raft's reply to its sender.

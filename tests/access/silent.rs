@@ -7,6 +7,7 @@ use std::{
 };
 
 use futures::FutureExt;
+use prost::Message;
 use ratchet::{
     node::KNOWN_WITHIN,
     proto::v1::{
@@ -32,7 +33,7 @@ use tonic_reflection::pb::v1::{
 
 use crate::common::{
     closed::{Asking, Closed, asking, create, grant, next},
-    eventually, in_time, other_than,
+    eventually, http2, in_time, other_than,
 };
 
 const TOKEN: &str = "a-token-that-is-revoked";
@@ -81,6 +82,14 @@ async fn whoever_watches_the_health_with_a_token_does_so_until_it_is_revoked() {
     assert!(told.is_none(), "{told:?}");
 }
 
+/// What asks reflection for all services.
+fn for_services() -> ServerReflectionRequest {
+    ServerReflectionRequest {
+        message_request: Some(MessageRequest::ListServices(String::new())),
+        ..ServerReflectionRequest::default()
+    }
+}
+
 /// A stream of gRPC's reflection, over which its caller may ask again.
 struct Reflection {
     messages: mpsc::Sender<ServerReflectionRequest>,
@@ -102,12 +111,8 @@ impl Reflection {
     }
 
     async fn ask(&mut self) {
-        let services = ServerReflectionRequest {
-            message_request: Some(MessageRequest::ListServices(String::new())),
-            ..ServerReflectionRequest::default()
-        };
         // A stream that has ended takes nothing.
-        let _ = in_time("room", self.messages.send(services)).await;
+        let _ = in_time("room", self.messages.send(for_services())).await;
     }
 
     /// What the stream ends with, if nothing is described before.
@@ -132,6 +137,36 @@ async fn reflection_describes_nothing_to_a_token_that_is_revoked_whether_it_asks
     of_another.ask().await;
     let answer = in_time("an answer", of_another.answers.message()).await;
     answer.expect("it is described").expect("an answer");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reflection_whose_answer_nobody_reads_ends_when_the_token_was_revoked() {
+    // Nothing else gives the call up in time.
+    let closed = Closed::with(|config| config.connection_idle_ms = 600_000).await;
+    let node = other_than(closed.cluster.leader().await);
+    make(&closed, node).await;
+    let address = closed.cluster.address(node);
+    let stream = TcpStream::connect(address).await.expect("a connection");
+    let initial_window_size = 4;
+    let mut stream = http2::greet(stream, &[(initial_window_size, 0)]).await;
+    let asked = for_services().encode_to_vec();
+    let length = (asked.len() as u32).to_be_bytes();
+    let body = [&[0][..], &length, &asked].concat();
+    let path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+    let says = [http2::call_with_token(1, path, TOKEN), http2::data(1, &body)].concat();
+    stream.write_all(&says).await.expect("a call");
+    let mut next = async || loop {
+        let frame = http2::read(&mut stream).await.expect("the connection goes on");
+        match (frame.kind, frame.flags) {
+            (http2::PING, 0) => stream.write_all(&http2::pong(&frame)).await.expect("an answer"),
+            (http2::HEADERS | http2::RST_STREAM, _) => break frame.kind,
+            _ => {}
+        }
+    };
+    assert_eq!(in_time("the beginning of the answer", next()).await, http2::HEADERS);
+    let ((), ended) = tokio::join!(revoke(&closed, node), in_time("the end of the call", next()));
+    // The last frame if the message came after the revocation.
+    assert!([http2::RST_STREAM, http2::HEADERS].contains(&ended), "{ended}");
 }
 
 /// Who watches the health, the route, and the status page with the token, and has a stream of reflection open.

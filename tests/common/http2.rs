@@ -89,15 +89,30 @@ pub async fn greet(mut stream: TcpStream, settings: &[(u16, u32)]) -> TcpStream 
 
 /// The headers of a call by gRPC.
 pub fn call(stream: u32, path: &str) -> Vec<u8> {
+    frame(HEADERS, 0x4, stream, &headers(path))
+}
+
+/// The headers of a call by gRPC that shows a token.
+pub fn call_with_token(stream: u32, path: &str, token: &str) -> Vec<u8> {
+    let mut headers = headers(path);
+    // The authorization.
+    add(&mut headers, &[0x0f, 0x08], &format!("Bearer {token}"));
+    frame(HEADERS, 0x4, stream, &headers)
+}
+
+fn headers(path: &str) -> Vec<u8> {
     // POST, http; then the path, the authority, and the content type, none of them indexed.
     let mut headers = vec![0x83, 0x86];
-    for (name, value) in [(&[0x04][..], path), (&[0x01], "a"), (&[0x0f, 0x10], "application/grpc")]
-    {
-        headers.extend(name);
-        headers.push(value.len() as u8);
-        headers.extend(value.as_bytes());
-    }
-    frame(HEADERS, 0x4, stream, &headers)
+    add(&mut headers, &[0x04], path);
+    add(&mut headers, &[0x01], "a");
+    add(&mut headers, &[0x0f, 0x10], "application/grpc");
+    headers
+}
+
+fn add(headers: &mut Vec<u8>, name: &[u8], value: &str) {
+    headers.extend(name);
+    headers.push(value.len() as u8);
+    headers.extend(value.as_bytes());
 }
 
 /// A part of the body of a call.
@@ -113,6 +128,11 @@ pub fn last_data(stream: u32, payload: &[u8]) -> Vec<u8> {
 /// What the other end is to answer at once.
 pub fn ping() -> Vec<u8> {
     frame(PING, 0, 0, &[7; 8])
+}
+
+/// The answer to a ping.
+pub fn pong(ping: &Frame) -> Vec<u8> {
+    frame(PING, ACK, 0, &ping.payload)
 }
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {

@@ -72,14 +72,15 @@ impl Peer {
             self.record_late_answers(request);
         }
         let members = self.client.addresses.members();
+        let machines = &self.this_node.peer_machines;
         let message = RaftMessage {
             unheard: self.lease.unheard(self.client.header.from, members),
             wall_ms: Some(self.lease.wall_ms()),
             principals_version: self.peers.principals_version(),
+            open_known: machines.open_known(self.client.target),
             ..self.client.message(request)?
         };
         let reply = self.client.send(RaftRpc::Append, message, timeout).await?;
-        let machines = &self.this_node.peer_machines;
         let low_disk = reply.low_disk.as_ref().map(|low| LowDisk {
             free_mb: low.free_mb,
             reserve_mb: low.reserve_mb,
@@ -87,7 +88,9 @@ impl Peer {
         });
         machines.disks.note_room(self.client.target, low_disk);
         machines.disks.note_flush(self.client.target, reply.flush_ms, self.lease.now());
-        machines.note_open(self.client.target, &reply.open);
+        if let Some(open) = &reply.open {
+            machines.note_open(self.client.target, open);
+        }
         let response: AppendEntriesResponse<Types> = self.client.read(RaftRpc::Append, &reply)?;
         machines.clocks.record(self.client.target, (sent, self.lease.now()), reply.wall_ms);
         self.record_acknowledged_index(request, &response)?;

@@ -1,4 +1,4 @@
-//! The machines of other nodes, as these tell of them with each answer: their wall clocks, the room and the speed of their
+//! The machines of other nodes, as these tell of them with their answers: their wall clocks, the room and the speed of their
 //! disks, and what of them is open. A node has one machine in all groups that it is in.
 
 use std::collections::BTreeMap;
@@ -18,26 +18,40 @@ pub struct PeerMachines {
     pub disks: PeerDisks,
     /// The readings of their wall clocks.
     pub clocks: PeerClocks,
-    /// The ports of them that are open, in words: of each that told of something with its last answer.
-    open: Mutex<BTreeMap<NodeId, String>>,
+    /// What of them is open: of each that told of something last.
+    open: Mutex<BTreeMap<NodeId, Open>>,
+}
+
+/// What of a peer is open.
+struct Open {
+    /// In words that can be shown.
+    words: String,
+    /// The CRC-32 of what the peer told.
+    checksum: u32,
 }
 
 impl PeerMachines {
     /// Notes what an answer of `peer` says of what is open there. Printable letters up to a limit are kept: operators see them.
     pub fn note_open(&self, peer: NodeId, told: &[u8]) {
-        let mut open = self.open.lock();
         if told.is_empty() {
-            open.remove(&peer);
-        } else if open.get(&peer).is_none_or(|known| known.as_bytes() != told) {
-            let is_shown = |letter: &char| letter.is_ascii_graphic() || *letter == ' ';
-            let letters = told.iter().copied().map(char::from).filter(is_shown);
-            open.insert(peer, letters.take(OPEN_MAX).collect());
+            self.open.lock().remove(&peer);
+            return;
         }
+        let is_shown = |letter: &char| letter.is_ascii_graphic() || *letter == ' ';
+        let letters = told.iter().copied().map(char::from).filter(is_shown);
+        let words = letters.take(OPEN_MAX).collect();
+        self.open.lock().insert(peer, Open { words, checksum: crc32fast::hash(told) });
     }
 
-    /// The ports of `peer` that are open, as its last answer said; empty if nothing is.
+    /// The CRC-32 of what `peer` told last of what is open there, by which it knows whether to tell it again; 0 if that was
+    /// nothing. It holds whatever happened to an answer, and for terms of other leaders that lay between.
+    pub fn open_known(&self, peer: NodeId) -> u32 {
+        self.open.lock().get(&peer).map_or(0, |open| open.checksum)
+    }
+
+    /// What of `peer` is open, as it told last; empty if nothing is.
     pub fn open_at(&self, peer: NodeId) -> String {
-        self.open.lock().get(&peer).cloned().unwrap_or_default()
+        self.open.lock().get(&peer).map(|open| open.words.clone()).unwrap_or_default()
     }
 }
 
@@ -50,11 +64,13 @@ mod tests {
         let machines = PeerMachines::default();
         machines.note_open(2, b"node 2 is open");
         assert_eq!([2, 3].map(|peer| machines.open_at(peer)), ["node 2 is open", ""]);
-        machines.note_open(2, b"a line,\n\x1b[31m\xff");
+        let told = b"a line,\n\x1b[31m\xff";
+        machines.note_open(2, told);
         assert_eq!(machines.open_at(2), "a line,[31m");
+        assert_eq!([2, 3].map(|peer| machines.open_known(peer)), [crc32fast::hash(told), 0]);
         machines.note_open(2, &[b'a'; OPEN_MAX + 1]);
         assert_eq!(machines.open_at(2), "a".repeat(OPEN_MAX));
         machines.note_open(2, b"");
-        assert_eq!(machines.open_at(2), "");
+        assert_eq!((machines.open_at(2), machines.open_known(2)), (String::new(), 0));
     }
 }

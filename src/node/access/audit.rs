@@ -6,7 +6,7 @@
 //! Invariant: no line has a token, a header, or more of a token's hash than its id. Callers that are not let in cause few
 //! lines, and those tell how many were left out.
 
-use std::{fmt::Display, net::IpAddr, sync::Arc};
+use std::{fmt::Display, net::IpAddr, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -22,6 +22,9 @@ use crate::{
 pub const AUDIT: &str = "ratchet::audit";
 /// How many lines a second tell of callers that are not let in because nobody knows them, and as many of those that are known.
 const REFUSED_PER_SECOND: u64 = 10;
+/// How often at most a line tells of the certificates that are refused at one interface. A node whose certificate has ended
+/// connects again many times a second, for as long as nobody renews it.
+const CERTIFICATES_EVERY: Duration = Duration::from_secs(10);
 /// How many characters of a caller's own words a line has in one place.
 const WORDS_CHARS_MAX: usize = 128;
 /// How many characters a line has of why a certificate is refused. That may name what is in the certificate.
@@ -133,6 +136,8 @@ pub struct Audit {
     unknown: Mutex<LineRate>,
     /// They have a rate of their own: strangers cannot crowd them out.
     known: Mutex<LineRate>,
+    /// Of refused certificates, by interface. They crowd out no line about a token.
+    certificates: Box<[Mutex<LineRate>]>,
 }
 
 /// The content of a line.
@@ -146,8 +151,10 @@ struct Line<'a> {
 impl Audit {
     /// The audit of a node.
     pub fn new(node: NodeId, metrics: Arc<Metrics>) -> Audit {
-        let rate = || Mutex::new(LineRate::new(REFUSED_PER_SECOND));
-        Audit { node, metrics, unknown: rate(), known: rate() }
+        let rate = || Mutex::new(LineRate::per_second(REFUSED_PER_SECOND));
+        let of_certificates = || Mutex::new(LineRate::new(1, CERTIFICATES_EVERY));
+        let certificates = RefusedAt::VALUES.iter().map(|_| of_certificates()).collect();
+        Audit { node, metrics, unknown: rate(), known: rate(), certificates }
     }
 
     /// An administrative call, which has begun.
@@ -173,12 +180,11 @@ impl Audit {
         }
     }
 
-    /// Tells of a connection that is refused because of a certificate, and counts it. Nobody vouches for who opens it, so its
-    /// lines are among those of callers that are not known.
+    /// Tells of a connection that is refused because of a certificate, and counts it.
     pub fn refuse_certificate(&self, refused: &RefusedCertificate<'_>) {
         let RefusedCertificate { who, from, at, why } = refused;
         self.metrics.logins_refused.of(*at).add(Shown::certificate, 1);
-        let Some(left_out) = self.unknown.lock().take(Instant::now()) else {
+        let Some(left_out) = self.certificates[at.place()].lock().take(Instant::now()) else {
             return;
         };
         let from = from.map_or_else(|| "unknown".to_owned(), |from| from.to_string());
@@ -325,26 +331,33 @@ mod tests {
         assert_eq!([&audit.unknown, &audit.known].map(|rate| rate.lock().written()), [2, 1]);
     }
 
-    #[test]
-    fn a_refused_certificate_is_counted_each_time_and_told_as_often_as_other_strangers() {
+    #[tokio::test(start_paused = true)]
+    async fn refused_certificates_are_counted_each_time_and_told_once_in_10_s_at_each_interface() {
         let metrics = Metrics::new();
         let audit = Audit::new(1, metrics.clone());
-        let refused = RefusedCertificate {
-            who: "unknown certificate",
-            from: Some([10, 0, 0, 1].into()),
-            at: RefusedAt::peer,
-            why: "invalid peer certificate: UnknownIssuer",
+        let refuse = |at| {
+            audit.refuse_certificate(&RefusedCertificate {
+                who: "unknown certificate",
+                from: Some([10, 0, 0, 1].into()),
+                at,
+                why: "invalid peer certificate: UnknownIssuer",
+            });
         };
-        for _ in 0..=REFUSED_PER_SECOND {
-            audit.refuse_certificate(&refused);
+        for _ in 0..3 {
+            refuse(RefusedAt::peer);
         }
-        let counted = metrics.logins_refused.of(RefusedAt::peer);
-        assert_eq!(
-            [Shown::certificate, Shown::token].map(|kind| counted.get(kind)),
-            [REFUSED_PER_SECOND + 1, 0]
-        );
-        let told = [&audit.unknown, &audit.known].map(|rate| rate.lock().written());
-        assert!((1..=REFUSED_PER_SECOND).contains(&told[0]) && told[1] == 0, "{told:?}");
+        refuse(RefusedAt::grpc);
+        let counted = |at, kind| metrics.logins_refused.of(at).get(kind);
+        assert_eq!(counted(RefusedAt::peer, Shown::certificate), 3);
+        assert_eq!(counted(RefusedAt::peer, Shown::token), 0);
+        assert_eq!(counted(RefusedAt::grpc, Shown::certificate), 1);
+        let told = |at: RefusedAt| audit.certificates[at.place()].lock().written();
+        assert_eq!([RefusedAt::peer, RefusedAt::grpc, RefusedAt::http].map(told), [1, 1, 0]);
+        let others = [&audit.unknown, &audit.known].map(|rate| rate.lock().written());
+        assert_eq!(others, [0, 0], "no line of a caller is left out for them");
+        tokio::time::advance(CERTIFICATES_EVERY).await;
+        let mut of_peers = audit.certificates[RefusedAt::peer.place()].lock();
+        assert_eq!(of_peers.take(Instant::now()), Some(2), "two were left out");
     }
 
     #[test]

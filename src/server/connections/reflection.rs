@@ -1,34 +1,33 @@
 //! Calls of the reflection service, which describes the API.
 //!
 //! The service is the library's own. It does not look who asks, and its streams have no end of their own. So the body of a call
-//! looks, and ends the stream. Then the library ends the answer as if all were well, and the body of the answer says why.
+//! lets each message in, and the body of the answer ends the stream. A caller that does not read the answer holds that body up.
+//! So a task looks who asks, and the call of such a caller is given up (`unread_answers.rs`).
 //!
 //! Invariant: a caller that is refused is described nothing that it asks for from then on. A stream of such a caller ends, also
-//! if nothing is asked over it.
+//! if nothing is asked over it, or nothing of its answer is read.
 
 use std::{
     pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
+    sync::{Arc, OnceLock},
+    task::{Context, Poll},
 };
 
 use bytes::Bytes;
-use futures::{
-    FutureExt,
-    future::{BoxFuture, Fuse},
-};
 use hyper::{
-    HeaderMap,
+    HeaderMap, Response,
     body::{Frame, SizeHint},
-    http::Extensions,
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{
+    sync::{CancellationToken, WaitForCancellationFutureOwned},
+    task::AbortOnDropHandle,
+};
 use tonic::{Status, body::Body};
 
-use super::owner::Owner;
+use super::calls::EndsEarly;
 use crate::{
-    metrics::Interface,
-    node::{Access, NodeContext, Principal},
+    metrics::{Interface, Metrics},
+    node::{Access, Principal},
     proto::{Refusal, refusal},
     sequence::Wanted,
 };
@@ -36,64 +35,83 @@ use crate::{
 /// The beginning of the paths of the service.
 pub const REFLECTION: &str = "/grpc.reflection.";
 
-/// The caller that asks over a stream, and the end of the stream.
+/// Who asks over a stream, and what has ended it. The body of the call has it among the request's extensions.
 pub struct Asker {
     access: Arc<Access>,
     by: Principal,
-    end: Fuse<BoxFuture<'static, Refusal>>,
+    /// Why the stream ends, once it does.
+    why: OnceLock<Refusal>,
+    /// Cancelled then.
+    ended: CancellationToken,
 }
 
 impl Asker {
-    /// The caller of a call with these extensions. Its stream ends at `stop`, or once `access` refuses the caller.
-    pub fn new(extensions: &Extensions, access: Arc<Access>, stop: CancellationToken) -> Asker {
-        let by: Option<Principal> = extensions.get().cloned();
-        let by = by.unwrap_or_else(|| Owner::nobody().principal());
-        let (known_by, caller) = (access.clone(), by.clone());
-        let end = async move {
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => refusal!(NodeStopping, "the node stops; ask another one"),
-                refusal = known_by.until_refused(&caller, Wanted::Anything) => refusal,
-            }
-        };
-        Asker { access, by, end: end.boxed().fuse() }
+    /// The caller `by`, whose stream has not ended.
+    pub fn new(access: Arc<Access>, by: Principal) -> Asker {
+        Asker { access, by, why: OnceLock::new(), ended: CancellationToken::new() }
     }
 
-    /// Sees that what has come over the stream may be asked.
+    /// Sees that what has come over the stream may be asked. If it may not, the stream ends.
     ///
     /// # Errors
     /// As [`Access::let_in`].
     pub fn let_in(&self) -> Result<(), Refusal> {
-        self.access.let_in(&self.by, Wanted::Anything)
+        let let_in = self.access.let_in(&self.by, Wanted::Anything);
+        let_in.inspect_err(|refusal| self.end(refusal.clone()))
     }
 
-    /// Ready, once, with why the stream ends.
-    pub fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Refusal> {
-        self.end.poll_unpin(cx)
+    /// Ends the stream at `stop`, or once its caller is refused.
+    async fn look(self: Arc<Self>, stop: CancellationToken) {
+        let why = tokio::select! {
+            biased;
+            () = stop.cancelled() => refusal!(NodeStopping, "the node stops; ask another one"),
+            refusal = self.access.until_refused(&self.by, Wanted::Anything) => refusal,
+        };
+        self.end(why);
+    }
+
+    /// Ends the stream for this reason, unless it has ended for another one.
+    fn end(&self, why: Refusal) {
+        self.why.get_or_init(|| why);
+        self.ended.cancel();
     }
 }
 
-/// The answer to a call. Its end tells a caller that is refused by then so.
-pub struct Described {
+/// The library's `answer` to a call of `asker`. It ends at `stop`, or once the caller is refused, and says why. `metrics` count
+/// that as an error.
+pub fn described(
+    answer: Response<Body>, asker: Arc<Asker>, metrics: Arc<Metrics>, stop: CancellationToken,
+) -> Response<Body> {
+    let ended = asker.ended.clone();
+    let mut described = answer.map(|answer| {
+        let ended = Box::pin(ended.clone().cancelled_owned());
+        let looking = AbortOnDropHandle::new(tokio::spawn(asker.clone().look(stop)));
+        let is_over = false;
+        Body::new(Described { answer, asker, ended, is_over, metrics, _looking: looking })
+    });
+    described.extensions_mut().insert(EndsEarly(ended));
+    described
+}
+
+/// The body of an answer.
+struct Described {
     answer: Body,
-    by: Principal,
-    context: Arc<NodeContext>,
+    asker: Arc<Asker>,
+    /// Ready once the stream ends.
+    ended: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// Whether its last frame says why it has ended.
+    is_over: bool,
+    metrics: Arc<Metrics>,
+    _looking: AbortOnDropHandle<()>,
 }
 
 impl Described {
-    /// The library's answer to `by`.
-    pub fn new(answer: Body, by: Principal, context: Arc<NodeContext>) -> Described {
-        Described { answer, by, context }
-    }
-
-    /// The last frame, with what the library says at the end of the answer.
-    fn end(&self, mut said: HeaderMap) -> Frame<Bytes> {
-        if let Err(refusal) = self.context.services.access.check(&self.by, Wanted::Anything) {
-            let status = Status::from(refusal);
-            // A text that no header can hold leaves the code alone.
-            let _ = status.add_header(&mut said);
-            self.context.metrics.errors.of(Interface::grpc).add(status.code(), 1);
-        }
+    /// The last frame, which says why the stream ends.
+    fn last_frame(&self, why: Refusal) -> Frame<Bytes> {
+        let (status, mut said) = (Status::from(why), HeaderMap::new());
+        // A text that no header can hold leaves the code alone.
+        let _ = status.add_header(&mut said);
+        self.metrics.errors.of(Interface::grpc).add(status.code(), 1);
         Frame::trailers(said)
     }
 }
@@ -105,16 +123,20 @@ impl hyper::body::Body for Described {
     fn poll_frame(
         mut self: Pin<&mut Self>, cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let frame = ready!(Pin::new(&mut self.answer).poll_frame(cx)).transpose()?;
-        let frame = frame.map(|frame| match frame.into_trailers() {
-            Ok(said) => self.end(said),
-            Err(data) => data,
-        });
-        Poll::Ready(frame.map(Ok))
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        if self.ended.as_mut().poll(cx).is_ready()
+            && let Some(why) = self.asker.why.get().cloned()
+        {
+            self.is_over = true;
+            return Poll::Ready(Some(Ok(self.last_frame(why))));
+        }
+        Pin::new(&mut self.answer).poll_frame(cx)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.answer.is_end_stream()
+        self.is_over || self.answer.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

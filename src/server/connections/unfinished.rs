@@ -21,16 +21,15 @@ use std::{
 
 use bytes::Bytes;
 use hyper::{Request, body::Incoming};
-use tokio_util::sync::CancellationToken;
 use tonic::{Status, service::Routes};
 
 use super::{
     arrival::{Arrival, HEADER_BYTES, PART_BYTES},
     inspected_body::{Inspect, InspectedRoutes},
-    reflection::{Asker, REFLECTION},
+    reflection::Asker,
 };
 use crate::{
-    node::{Access, COUNTED_BYTES_MIN, Caller, RequestMemory, Reservation, Silence},
+    node::{COUNTED_BYTES_MIN, Caller, RequestMemory, Reservation, Silence},
     proto::{Refusal, STREAMS, refusal},
 };
 
@@ -38,19 +37,15 @@ use crate::{
 pub const CLIENT_MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 /// Routes whose requests' unfinished messages are metered in `memory`. Each part of a message may take `patience` to arrive. A
-/// stream may be silent for `idle`, if others need its place. Those of the reflection service do not end by themselves when the
-/// node stops, or their caller is refused, as ours do: they end at `stop`, or once `access` refuses the caller.
+/// stream may be silent for `idle`, if others need its place. Each message to the reflection service is let in, or not.
 pub fn metered(
-    routes: Routes, (memory, access): (Arc<RequestMemory>, Arc<Access>),
-    [patience, idle]: [Duration; 2], stop: CancellationToken,
+    routes: Routes, memory: Arc<RequestMemory>, [patience, idle]: [Duration; 2],
 ) -> InspectedRoutes<impl Fn(&mut Request<Incoming>) -> Meter + Clone> {
     InspectedRoutes::new(routes.prepare(), move |request: &mut Request<_>| {
-        let path = request.uri().path();
-        let is_reflection = path.starts_with(REFLECTION);
-        let arrival = Arrival::new(is_reflection || STREAMS.contains(&path));
-        let silence = arrival.is_stream.then(|| Caller::silence(idle)).flatten();
-        let asker = || Asker::new(request.extensions(), access.clone(), stop.clone());
-        let asker = is_reflection.then(asker);
+        let asker: Option<Arc<Asker>> = request.extensions().get().cloned();
+        let is_stream = asker.is_some() || STREAMS.contains(&request.uri().path());
+        let arrival = Arrival::new(is_stream);
+        let silence = is_stream.then(|| Caller::silence(idle)).flatten();
         Meter { silence, asker, ..Meter::new(memory.clone(), patience, arrival) }
     })
 }
@@ -67,7 +62,7 @@ pub struct Meter {
     /// The silence of a stream between its messages.
     silence: Option<Silence>,
     /// Of a stream of the reflection service.
-    asker: Option<Asker>,
+    asker: Option<Arc<Asker>>,
 }
 
 /// The bytes of a message for which there is no memory yet.
@@ -87,14 +82,6 @@ impl Meter {
             held_back: None,
             silence: None,
             asker: None,
-        }
-    }
-
-    /// Ready with the reason for the end of the call, if nothing else ends it.
-    fn poll_ended(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
-        match &mut self.asker {
-            None => Poll::Pending,
-            Some(asker) => asker.poll_end(cx).map(Status::from),
         }
     }
 
@@ -157,9 +144,7 @@ impl Inspect for Meter {
         let Some(held_back) = &mut self.held_back else {
             return Poll::Ready(None);
         };
-        let Poll::Ready(reserved) = held_back.room.as_mut().poll(cx) else {
-            return self.poll_ended(cx).map(|why| Some(Err(why)));
-        };
+        let reserved = ready!(held_back.room.as_mut().poll(cx));
         let data = self.held_back.take().map(|held_back| held_back.data);
         Poll::Ready(match reserved {
             Ok(reserved) => {
@@ -178,9 +163,6 @@ impl Inspect for Meter {
 
     /// Waits for more, unless that is late.
     fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
-        if let Poll::Ready(why) = self.poll_ended(cx) {
-            return Poll::Ready(why);
-        }
         if self.arrival.is_between_messages()
             && let Some(silence) = &mut self.silence
             && let Poll::Ready(too_long) = silence.poll_too_long(cx)

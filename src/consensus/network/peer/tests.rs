@@ -2,15 +2,17 @@
 
 use std::{
     collections::BTreeSet,
-    sync::atomic::{AtomicU8, AtomicU64, Ordering},
+    sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
 };
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
 use openraft::{
     EntryPayload, Membership, entry::RaftEntry, raft::SnapshotResponse, storage::RaftStateMachine,
     vote::RaftLeaderId,
 };
+use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
 
@@ -49,18 +51,24 @@ struct HeldAnswers {
     answer: AppendEntriesResponse<Types>,
     /// The format version of the peer's answers.
     format_version: AtomicU8,
+    /// What of the peer its answers say to be open.
+    open: Mutex<Option<Bytes>>,
+    /// What the last message says to be known of that.
+    open_known: AtomicU32,
 }
 
 #[async_trait]
 impl Transport for HeldAnswers {
     async fn raft(
-        &self, _to: Destination<'_>, _rpc: RaftRpc, _message: RaftMessage, _timeout: Duration,
+        &self, _to: Destination<'_>, _rpc: RaftRpc, message: RaftMessage, _timeout: Duration,
     ) -> Result<RaftReply, Refusal> {
+        self.open_known.store(message.open_known, Ordering::SeqCst);
         let one = self.answers.acquire().await;
         one.map_err(|e| refusal!(Internal, "{e}"))?.forget();
         let mut payload = codec::encode(&self.answer).unwrap();
         payload[0] = self.format_version.load(Ordering::SeqCst);
-        Ok(RaftReply { payload: payload.into(), ..RaftReply::default() })
+        let open = self.open.lock().clone();
+        Ok(RaftReply { payload: payload.into(), open, ..RaftReply::default() })
     }
 
     async fn install_snapshot(
@@ -121,6 +129,8 @@ impl Leader {
             answers: Semaphore::new(0),
             answer,
             format_version: AtomicU8::new(codec::VERSION),
+            open: Mutex::default(),
+            open_known: AtomicU32::default(),
         });
         let lease = Arc::new(LeaseClock::new(clock.clone(), 1, LEASE));
         let dir = TempDir::new().unwrap();
@@ -244,6 +254,22 @@ async fn an_answer_from_a_peer_that_lacks_entries_extends_the_lease_and_a_higher
     leader.held.answers.add_permits(1);
     leader.send().await.await.unwrap();
     assert!(lease.is_void(), "another node may be elected: no answer in this term any more");
+}
+
+#[tokio::test]
+async fn a_peer_hears_what_is_known_of_it_to_be_open_and_what_it_does_not_tell_again_is_kept() {
+    let leader = Leader::new(AppendEntriesResponse::Success);
+    let _lease = leader.lease.begin(3, three());
+    leader.at(1_000);
+    let mut known = Vec::new();
+    for told in [Some("node 2 is open"), None, Some(""), None] {
+        *leader.held.open.lock() = told.map(Bytes::from);
+        leader.held.answers.add_permits(1);
+        leader.send().await.await.unwrap();
+        known.push(leader.held.open_known.load(Ordering::SeqCst));
+    }
+    let open = crc32fast::hash(b"node 2 is open");
+    assert_eq!(known, [0, open, open, 0]);
 }
 
 /// Has the leader of term 3 send a snapshot of a table with two members to node 2.
