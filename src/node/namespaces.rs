@@ -15,12 +15,12 @@ use super::{
     access::{Access, Guarded, Principal, Subject},
     common::Common,
     formats::{SequenceWish, check_sequence, for_new_namespace, id_format},
-    leases::ids_time::IdsTime,
     requests::{
         checks::{check_namespace, namespace_named},
         operation::{ByLeader, NUMBERS_BYTES},
         refused::{low_disk, proposal_failed},
     },
+    wall_clock::ids_time::IdsTime,
     way::attempt::Attempt,
 };
 use crate::{
