@@ -128,7 +128,7 @@ impl Term {
         let releaser = Releaser {
             group: group.clone(),
             lease: lease.clone(),
-            limits: options.memory,
+            idle: options.memory.idle,
             bumper: bumper.clone(),
         };
         let releasing = releaser::run(releaser, Arc::downgrade(&memory), memory.room().clone());
