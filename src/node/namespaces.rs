@@ -9,6 +9,7 @@ mod set_fields;
 
 use std::sync::Arc;
 
+use prost::{Message, length_delimiter_len};
 use tokio::time::Instant;
 
 use super::{
@@ -17,7 +18,7 @@ use super::{
     formats::{SequenceWish, check_sequence, for_new_namespace, id_format},
     requests::{
         checks::{check_namespace, namespace_named},
-        operation::{ByLeader, NUMBERS_BYTES},
+        operation::ByLeader,
         refused::{low_disk, proposal_failed},
     },
     wall_clock::ids_time::IdsTime,
@@ -142,10 +143,10 @@ impl ByLeader for v1::ListNamespacesRequest {
         // The leader may have applied namespaces that this node has not: they are few, so the estimate holds.
         let known = namespaces.group.view.namespaces();
         let bytes = |namespace: &Namespace| {
-            let config = &namespace.config;
-            let format = config.format.as_ref().map_or(0, String::len);
-            let texts = config.name.len() + config.description.len() + format;
-            size_of::<v1::Namespace>() + 2 * (NUMBERS_BYTES + texts)
+            let encoded = to_wire(namespace).encoded_len();
+            // A list that grows has room for up to twice as many. What a message holds besides are its texts.
+            let as_message = 2 * size_of::<v1::Namespace>() + encoded;
+            as_message + 1 + length_delimiter_len(encoded) + encoded
         };
         known.iter().map(bytes).sum()
     }
