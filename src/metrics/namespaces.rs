@@ -320,6 +320,24 @@ mod tests {
     }
 
     #[test]
+    fn a_place_has_as_many_time_series_and_takes_as_much_memory_as_the_page_about_settings_says() {
+        const SAYS: &str = "docs/settings.md tells that, at metrics_namespaces_max";
+        let metrics = with_places(1);
+        let counts = metrics.namespaces().of(1, "book");
+        let series = || metrics.text().matches("namespace=\"book\"").count();
+        assert_eq!(series(), 8, "{SAYS}");
+        counts.refuse(Reason::KeysMaxReached, 1);
+        assert_eq!(series(), 8 + 1, "{SAYS}");
+        counts.note_ceiling(0, 0, false);
+        counts.note_ceiling(86_400_000, 1 << 30, false);
+        metrics.namespaces().measure(86_400_000, |_| Some(1 << 60));
+        assert_eq!(series(), 8 + 1 + 3, "{SAYS}");
+        // The moments when its ceiling rose take another kilobyte in the end.
+        let bytes = size_of::<NamespaceCounts>();
+        assert!((600..=900).contains(&bytes), "{bytes} bytes; {SAYS}");
+    }
+
+    #[test]
     fn days_are_told_of_the_limits_that_a_namespace_can_reach_once_a_rate_is_known() {
         let metrics = with_places(2);
         let counts = metrics.namespaces().of(1, "book");
