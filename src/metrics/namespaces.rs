@@ -1,5 +1,5 @@
-//! Which namespaces have counts of their own: a bounded number of them. `counts.rs` says what is counted, and `figures.rs` shows
-//! it.
+//! Which namespaces have counts of their own: a bounded number of them. `counts.rs` says what is counted, and `figures.rs`
+//! shows it.
 //!
 //! A namespace gets a place when something of it is counted first. Those that come when all places are taken are counted
 //! together, under a name that no namespace can have. The place of a deleted namespace is given to another one once that

@@ -211,8 +211,8 @@ impl NamespaceConfig {
     /// [`InvalidNamespace`] if a field is out of its range or does not fit the others. The error names the
     /// field, its value and what it may be.
     pub fn check(&self) -> Result<(), InvalidNamespace> {
-        // Without `..`: the compiler leads here from a field that is new. The bounds of the last five may change, and are checked
-        // before a namespace is proposed (`namespace_limits`), if they have any.
+        // Without `..`: the compiler leads here from a field that is new. The bounds of the last five, if they have any, may
+        // change, and are checked before a namespace is proposed (`namespace_limits`).
         let &NamespaceConfig {
             ref name,
             key_kind,

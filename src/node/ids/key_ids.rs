@@ -2,8 +2,8 @@
 //! node is asked.
 //!
 //! Of a format with a time, a number of the sequence is a time and a counter: *unit of time x capacity + counter*. The leader
-//! takes them ([`crate::node::leader_ids::key_numbers`]), and this node makes the ids. A unit of time whose numbers are used up is
-//! waited out here: in the order of the callers' arrival, and with one request under way to the leader for each such key
+//! takes them ([`crate::node::leader_ids::key_numbers`]), and this node makes the ids. A unit of time whose numbers are used
+//! up is waited out here: in the order of the callers' arrival, and with one request under way to the leader for each such key
 //! ([`super::key_queues`]).
 
 use std::{sync::Arc, time::Duration};
