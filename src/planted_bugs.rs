@@ -46,7 +46,7 @@ pub enum Bug {
     /// The rest of a section's numbers is used up, without a word, when its key is evicted from the memory.
     ReleaseSkipsRest,
     /// A namespace hands out numbers of more keys than its `keys_max`.
-    QuotaIgnored,
+    KeysMaxIgnored,
     /// An export tells what was used of a section when it was written, and not its ceiling.
     ExportTellsFloor,
     /// Snapshots lack the sections.
@@ -117,7 +117,7 @@ const NAMES: [(&str, Bug); 43] = [
     ("current-of-page-at-floor", Bug::CurrentOfPageAtFloor),
     ("release-not-logged", Bug::ReleaseNotLogged),
     ("release-skips-rest", Bug::ReleaseSkipsRest),
-    ("quota-ignored", Bug::QuotaIgnored),
+    ("keys-max-ignored", Bug::KeysMaxIgnored),
     ("export-tells-floor", Bug::ExportTellsFloor),
     ("ceiling-missing-from-snapshot", Bug::CeilingMissingFromSnapshot),
     ("write-not-synced", Bug::WriteNotSynced),

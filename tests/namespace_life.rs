@@ -201,7 +201,7 @@ async fn calls_under_way_see_a_deletion_as_an_answer_and_the_other_namespaces_go
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn new_keys_beyond_the_quota_are_refused_by_name_and_all_others_go_on() {
+async fn new_keys_beyond_keys_max_are_refused_by_name_and_all_others_go_on() {
     let cluster = Cluster::start(3, with_http).await;
     let leader = cluster.leader().await;
     let (mut here, mut there) = (cluster.client(leader), cluster.client(other_than(leader)));

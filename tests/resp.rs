@@ -204,6 +204,7 @@ async fn what_is_refused_says_why_and_what_to_do() {
         ("EVAL x 0", "there are no scripts"),
         ("CONFIG GET save", "settings are those of `ratchet start`"),
         ("LPUSH book:1 5", "-ERR unknown command 'LPUSH'"),
+        ("LPUSH book:1 5", "there are INCR, INCRBY, GET, MGET, SET, SETNX, EXISTS, TYPE and those"),
         ("INCR", "-ERR wrong number of arguments for 'incr' command; see COMMAND DOCS incr"),
         ("INCR book:1 5", "wrong number of arguments"),
         (

@@ -284,8 +284,8 @@ impl Memory {
             Bumped::Exhausted { max } => {
                 shard.with_section(place.section, config, |queued| queued.section.exhaust(max));
             }
-            Bumped::OverQuota { keys_max } => {
-                let note = |queued: &mut QueuedSection| queued.section.exceed_quota(keys_max);
+            Bumped::OverKeysMax { keys_max } => {
+                let note = |queued: &mut QueuedSection| queued.section.exceed_keys_max(keys_max);
                 shard.with_section(place.section, config, note);
             }
             Bumped::NoNamespace => shard.with_waiters(place.section, QueuedSection::drop_waiters),

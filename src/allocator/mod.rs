@@ -42,8 +42,8 @@
 //!
 //! The releaser (`releaser.rs`) evicts them: when the memory is nearly full, and when nobody asked for a key for long
 //! (`shard/own_keys/evict.rs`, `shard/shared_keys/evict.rs`). It logs what was used of their sections. Until that is applied, a
-//! section is *being evicted* (`shard/evicting.rs`): a call for it waits. `memory/room.rs` makes new keys wait while the memory
-//! is full.
+//! section is *being evicted* (`shard/evicting.rs`): a call for it waits. `memory/room.rs` says from when on keys are evicted,
+//! and makes new keys wait while the memory is full.
 //!
 //! # A handover
 //!

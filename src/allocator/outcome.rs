@@ -30,7 +30,7 @@ pub enum Why {
     },
     /// The key's section is new, and the namespace has as many keys as it may have.
     #[error("the namespace has {keys_max} keys already")]
-    OverQuota {
+    OverKeysMax {
         /// The namespace's `keys_max`.
         keys_max: u64,
     },
@@ -214,7 +214,7 @@ mod tests {
             (4, Why::Exhausted { left: 5 }),
             (0, Why::NotLeading),
             (1, Why::Exhausted { left: 2 }),
-            (3, Why::OverQuota { keys_max: 9 }),
+            (3, Why::OverKeysMax { keys_max: 9 }),
         ] {
             assert_eq!(many.note(place, Err(why), 3), 0);
         }
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(exhausted.places, [(1, 2), (4, 5)]);
         let late = many.take_out(|why| *why == Why::NotLeading).unwrap();
         assert_eq!(late.places, [(0, 0)]);
-        let quota = RefusedPlaces { why: Why::OverQuota { keys_max: 9 }, places: vec![(3, 0)] };
-        assert_eq!(many.refused, [quota]);
+        let over = RefusedPlaces { why: Why::OverKeysMax { keys_max: 9 }, places: vec![(3, 0)] };
+        assert_eq!(many.refused, [over]);
     }
 }

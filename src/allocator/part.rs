@@ -4,7 +4,7 @@
 //! change of it has some ten bytes.
 //!
 //! Not sent: calls that wait (they have an answer before the last part), when a chunk was granted (the clocks differ),
-//! and that a section is exhausted or beyond its namespace's quota (its next bump tells).
+//! and that a section is exhausted or beyond its namespace's `keys_max` (its next bump tells).
 
 use serde::{Deserialize, Serialize};
 

@@ -4,7 +4,7 @@
 //! The end of the numbers that were used of a section is logged when it is evicted: its next chunk begins right above. Keys are
 //! evicted
 //!
-//! - when the memory is nearly full: as many as there must be room for;
+//! - when the memory is nearly full (`memory/room.rs` says when): as many as there must be room for;
 //! - when nobody asked for them for one to two idle times: the CLOCK hand passes every slot once in an idle time.
 //!
 //! A section that keys share is evicted with all of them, if none was asked for (`shard/shared_keys/evict.rs`). They rise
@@ -35,13 +35,6 @@ use crate::{
 const ENTRY_SECTIONS_MAX: usize = 8_192;
 /// The most sections in an entry otherwise, so that a bump behind it does not wait for long.
 const IDLE_ENTRY_SECTIONS_MAX: usize = 512;
-/// Keys are evicted while the memory uses more than this many sixteenths of its bound.
-const EVICT_ABOVE: usize = 14;
-/// Then they are evicted until it uses no more than this many sixteenths.
-const EVICT_TO: usize = 13;
-/// Above this many sixteenths there is no room for new keys. The rest is for calls that wait.
-const FULL_ABOVE: usize = 15;
-const _: () = assert!(EVICT_TO < EVICT_ABOVE && EVICT_ABOVE < FULL_ABOVE && FULL_ABOVE < 16);
 /// How many slots the hand passes before others get the thread.
 const SLOTS: usize = 64 * 1_024;
 /// The pause between two parts of a round of the hand, unless keys wait for room.
@@ -65,7 +58,7 @@ impl Default for MemoryLimits {
 
 /// Evicts keys of a term until the term is dropped, closed or lost.
 pub async fn run(releaser: Releaser, memory: Weak<Memory>, room: Arc<Room>) {
-    let idle = releaser.limits.idle;
+    let idle = releaser.idle;
     let mut next_round = idle.map(|idle| Instant::now() + idle);
     loop {
         let due = async {
@@ -109,8 +102,8 @@ pub struct Releaser {
     pub group: Arc<Group>,
     /// The lease of the term.
     pub lease: Arc<TermLease>,
-    /// How much the memory may hold, and for how long.
-    pub limits: MemoryLimits,
+    /// After how long a key that nobody asks for is evicted. `None`: never.
+    pub idle: Option<Duration>,
     /// Where it asks for bumps.
     pub bumper: mpsc::UnboundedSender<Request>,
 }
@@ -126,20 +119,19 @@ struct Stretch {
 impl Releaser {
     /// Evicts keys while the memory is nearly full.
     async fn make_room(&self, memory: &Arc<Memory>) -> ControlFlow<()> {
-        let max = self.limits.bytes_max;
-        let mut used = measure(memory, max);
-        if used <= sixteenths(max, EVICT_ABOVE) {
+        let mut used = measure(memory);
+        if !memory.room().is_nearly_full(used) {
             return ControlFlow::Continue(());
         }
         let mut rounds_in_vain = 0;
         // The first round clears the reference bits.
-        while used > sixteenths(max, EVICT_TO) && rounds_in_vain < 3 {
+        while !memory.room().is_enough(used) && rounds_in_vain < 3 {
             let part = self.release(memory, ENTRY_SECTIONS_MAX, EvictionCause::room).await?;
             rounds_in_vain = match part.keys {
                 0 => rounds_in_vain + usize::from(part.is_around),
                 _ => 0,
             };
-            used = measure(memory, max);
+            used = measure(memory);
         }
         memory.room().attempt_over();
         ControlFlow::Continue(())
@@ -200,15 +192,10 @@ impl Releaser {
     }
 }
 
-/// `parts` sixteenths of the bound.
-fn sixteenths(max: usize, parts: usize) -> usize {
-    max - max / 16 * (16 - parts)
-}
-
 /// How many bytes the memory uses. Notes whether it has room for more keys.
-fn measure(memory: &Memory, max: usize) -> usize {
+fn measure(memory: &Memory) -> usize {
     let footprint = memory.shards().footprint();
     let used = footprint.bytes - footprint.vacant_bytes;
-    memory.room().set_full(used > sixteenths(max, FULL_ABOVE));
+    memory.room().note_used(used);
     used
 }

@@ -87,9 +87,9 @@ enum State {
     /// A bump found no number under `max`. While that is the namespace's `max`, no further bump is asked
     /// for; under another one the section counts as open.
     Exhausted { max: u64, owned: Option<Owned> },
-    /// A bump found that the section is new and the namespace has `keys_max` keys. While that is the namespace's quota,
+    /// A bump found that the section is new and the namespace has `keys_max` keys. While its `keys_max` is the same,
     /// no further bump is asked for.
-    OverQuota { keys_max: u64 },
+    OverKeysMax { keys_max: u64 },
 }
 
 impl Section {
@@ -117,8 +117,8 @@ impl Section {
             _ if self.is_exhausted(config.max) => {
                 return Take::Refused(Why::Exhausted { left });
             }
-            _ if let Some(keys_max) = self.over_quota_of(config) => {
-                return Take::Refused(Why::OverQuota { keys_max });
+            _ if let Some(keys_max) = self.over_keys_max_of(config) => {
+                return Take::Refused(Why::OverKeysMax { keys_max });
             }
             _ => return Take::TooFew,
         };
@@ -185,10 +185,10 @@ impl Section {
         self.state = State::Exhausted { max, owned };
     }
 
-    /// Notes that a bump found the section to be beyond the namespace's quota.
-    pub fn exceed_quota(&mut self, keys_max: u64) {
+    /// Notes that a bump found that the namespace has `keys_max` keys, and the section is new.
+    pub fn exceed_keys_max(&mut self, keys_max: u64) {
         assert!(self.owned().is_none(), "a section with numbers has a record");
-        self.state = State::OverQuota { keys_max };
+        self.state = State::OverKeysMax { keys_max };
     }
 
     /// Forgets what the term owns: it is to be logged what was used of it.
@@ -208,14 +208,14 @@ impl Section {
     pub fn is_plain(&self, config: &NamespaceConfig) -> bool {
         match self.state {
             State::Untouched | State::Open(_) => self.step == config.step,
-            State::Exhausted { .. } | State::OverQuota { .. } => false,
+            State::Exhausted { .. } | State::OverKeysMax { .. } => false,
         }
     }
 
     /// The numbers that this term owns. `None` before the first chunk.
     pub fn owned(&self) -> Option<&Owned> {
         match &self.state {
-            State::Untouched | State::OverQuota { .. } => None,
+            State::Untouched | State::OverKeysMax { .. } => None,
             State::Open(owned) => Some(owned),
             State::Exhausted { owned, .. } => owned.as_ref(),
         }
@@ -223,15 +223,15 @@ impl Section {
 
     fn is_exhausted(&self, namespace_max: u64) -> bool {
         match self.state {
-            State::Untouched | State::Open(_) | State::OverQuota { .. } => false,
+            State::Untouched | State::Open(_) | State::OverKeysMax { .. } => false,
             State::Exhausted { max, .. } => max == namespace_max,
         }
     }
 
-    /// The namespace's quota, if it is the one that a bump found exceeded.
-    fn over_quota_of(&self, config: &NamespaceConfig) -> Option<u64> {
+    /// The namespace's `keys_max`, if it is still the one that a bump found reached.
+    fn over_keys_max_of(&self, config: &NamespaceConfig) -> Option<u64> {
         match self.state {
-            State::OverQuota { keys_max } => config.keys_max.filter(|now| *now == keys_max),
+            State::OverKeysMax { keys_max } => config.keys_max.filter(|now| *now == keys_max),
             State::Untouched | State::Open(_) | State::Exhausted { .. } => None,
         }
     }

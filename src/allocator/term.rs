@@ -128,7 +128,7 @@ impl Term {
         let releaser = Releaser {
             group: group.clone(),
             lease: lease.clone(),
-            limits: options.memory,
+            idle: options.memory.idle,
             bumper: bumper.clone(),
         };
         let releasing = releaser::run(releaser, Arc::downgrade(&memory), memory.room().clone());
@@ -168,7 +168,7 @@ impl Term {
     ///
     /// # Errors
     /// [`Why::NotLeading`] if the term is over, or is closed while the call waits, or the fence fails,
-    /// [`Why::Exhausted`] if too few numbers are left, [`Why::OverQuota`] for a key beyond the quota,
+    /// [`Why::Exhausted`] if too few numbers are left, [`Why::OverKeysMax`] for a key beyond `keys_max`,
     /// [`Why::MemoryFull`] for a new key without room, [`Why::LowDisk`] for one that never had a number while disks are low,
     /// [`Why::DeadlineExceeded`] if a bump took too long. Numbers that were taken before the fence failed are lost, and
     /// counted.

@@ -160,7 +160,7 @@ fn judge(
             faults.listed()
         )));
     }
-    match expected.beyond_quota(checked.sections) {
+    match expected.beyond_keys_max(checked.sections) {
         Some(why) => Err(CommandError::refused(format!("{shown}: {why}"))),
         None => Ok(()),
     }

@@ -1,4 +1,5 @@
-//! The counts of each namespace, of a bounded number of them.
+//! The namespaces that have counts of their own: a bounded number of them. `counts.rs` has the counts, and `figures.rs` shows
+//! them.
 //!
 //! A namespace gets a place when something of it is counted first. Those that come when all places are taken are counted
 //! together, under a name that no namespace can have. The place of a deleted namespace is given to another one once that
@@ -9,13 +10,18 @@
 //! Invariant: each event is counted in one place, and in the totals. No counter falls; one that a place had for a deleted
 //! namespace disappears with it.
 
+mod counts;
+mod figures;
+
+pub use self::counts::NamespaceCounts;
+pub(super) use self::figures::{Figure, OfNamespaces};
+
 use std::{
-    fmt,
     ops::Deref,
     sync::{
         Arc,
         atomic::{
-            AtomicBool, AtomicU64, AtomicUsize,
+            AtomicBool, AtomicUsize,
             Ordering::{Acquire, Relaxed, Release},
         },
     },
@@ -24,27 +30,13 @@ use std::{
 use arc_swap::{ArcSwap, Guard};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use prometheus_client::{
-    encoding::{EncodeMetric, MetricEncoder, NoLabelSet},
-    metrics::{MetricType, counter::Counter},
-};
+use prometheus_client::metrics::counter::Counter;
 
-use super::{
-    consumption::Consumption,
-    labels::{Counters, Label},
-    skip_cause::SkipCause,
-};
-use crate::proto::{name_of_reason, v1::Reason};
+use self::counts::{OTHERS, Totals};
+use super::{labels::Counters, skip_cause::SkipCause};
 
-/// The name of those without a place.
-pub const OTHERS: &str = "(other)";
 /// How many namespaces have a place, unless a node says otherwise.
 const PLACES_MAX: usize = 100;
-/// Every reason is below this number.
-const REASONS: usize = 64;
-/// The limits that days are told of, beside the namespace's max: the first numbers that do not fit a JavaScript number and a
-/// signed integer of 32 bits.
-const LIMITS: [(&str, u64); 2] = [("2^53", 1 << 53), ("2^31", 1 << 31)];
 
 /// The counts for each namespace. Clones count in the same places.
 #[derive(Debug, Clone)]
@@ -70,30 +62,6 @@ struct Table {
     by_id: HashMap<u32, usize>,
 }
 
-/// The counters of all namespaces together.
-#[derive(Debug, Clone)]
-struct Totals {
-    numbers: Counter,
-    answers: Counter,
-    skipped: Counters<SkipCause>,
-}
-
-/// The counts for one namespace, or for all that have no place. Each field is named as its metric is.
-#[derive(Debug)]
-pub struct NamespaceCounts {
-    name: Box<str>,
-    metrics: Totals,
-    namespace_numbers: AtomicU64,
-    namespace_calls: AtomicU64,
-    /// By the number of the reason.
-    namespace_refusals: [AtomicU64; REASONS],
-    /// By the place of the cause.
-    namespace_skipped_numbers: [AtomicU64; SkipCause::ALL.len()],
-    /// The limits that days are known of, as of the last scrape.
-    namespace_days_left: Mutex<Vec<(&'static str, f64)>>,
-    consumption: Mutex<Option<Consumption>>,
-}
-
 impl NamespaceMetrics {
     /// No namespace has a place yet. Each count is also added to these totals.
     pub(super) fn new(numbers: &Counter, answers: &Counter, skipped: &Counters<SkipCause>) -> Self {
@@ -112,11 +80,6 @@ impl NamespaceMetrics {
     /// Lets so many namespaces have a place. Call it before anything is counted.
     pub fn set_places_max(&self, most: usize) {
         self.0.places_max.store(most, Relaxed);
-    }
-
-    /// A metric that shows one figure of each place.
-    pub(super) fn show(&self, figure: Figure) -> OfNamespaces {
-        OfNamespaces { places: self.clone(), figure }
     }
 
     /// The counts of the namespace with this id and name. It gets a place if there is one.
@@ -232,158 +195,15 @@ impl Deref for CountsGuard {
     }
 }
 
-impl NamespaceCounts {
-    fn new(name: &str, totals: &Totals) -> Self {
-        NamespaceCounts {
-            name: name.into(),
-            metrics: totals.clone(),
-            namespace_numbers: AtomicU64::new(0),
-            namespace_calls: AtomicU64::new(0),
-            namespace_refusals: [const { AtomicU64::new(0) }; REASONS],
-            namespace_skipped_numbers: [const { AtomicU64::new(0) }; SkipCause::ALL.len()],
-            namespace_days_left: Mutex::default(),
-            consumption: Mutex::default(),
-        }
-    }
-
-    /// Counts `numbers` that are handed out, with the answers of `answers` keys.
-    #[inline]
-    pub fn hand_out(&self, numbers: u64, answers: u64) {
-        self.metrics.numbers.inc_by(numbers);
-        self.metrics.answers.inc_by(answers);
-        self.namespace_numbers.fetch_add(numbers, Relaxed);
-    }
-
-    /// Counts `numbers` skipped numbers.
-    pub fn skip(&self, cause: SkipCause, numbers: u64) {
-        self.metrics.skipped.add(cause, numbers);
-        self.namespace_skipped_numbers[cause.place()].fetch_add(numbers, Relaxed);
-    }
-
-    /// Counts a call.
-    pub fn call(&self) {
-        self.namespace_calls.fetch_add(1, Relaxed);
-    }
-
-    /// Counts a call, or keys of one, that were refused.
-    pub fn refuse(&self, reason: Reason, times: u64) {
-        // One that has no place here has none in the protocol (a test compares).
-        if let Some(count) = self.namespace_refusals.get(reason as usize) {
-            count.fetch_add(times, Relaxed);
-        }
-    }
-
-    /// Notes the greatest ceiling of the namespace, after a bump at `now_ms`. `is_floor` if it lies where it does because a
-    /// floor was raised.
-    pub fn note_ceiling(&self, now_ms: u64, ceiling: u64, is_floor: bool) {
-        if &*self.name == OTHERS {
-            return;
-        }
-        match &mut *self.consumption.lock() {
-            Some(known) => known.note(now_ms, ceiling, is_floor),
-            unknown => *unknown = Some(Consumption::seen(now_ms, ceiling)),
-        }
-    }
-
-    /// Works out how many days are left of a namespace with this `max`. `None`: it is deleted, and none are told.
-    fn measure(&self, max: Option<u64>, now_ms: u64) {
-        let known = self.consumption.lock();
-        let own = max.map(|max| ("max", max));
-        let others = LIMITS.into_iter().filter(|(_, limit)| max.is_some_and(|max| *limit <= max));
-        let days = own.into_iter().chain(others).filter_map(|(name, limit)| {
-            let days = known.as_ref()?.days_until(limit, now_ms)?;
-            Some((name, days))
-        });
-        *self.namespace_days_left.lock() = days.collect();
-    }
-}
-
-/// The figure that a metric shows of each place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Figure {
-    /// Numbers that were handed out.
-    Numbers,
-    /// Calls.
-    Calls,
-    /// Refused calls, by reason.
-    Refusals,
-    /// Skipped numbers, by cause.
-    SkippedNumbers,
-    /// Days until limits are reached.
-    DaysLeft,
-}
-
-/// A metric with a label for the namespace.
-#[derive(Debug, Clone)]
-pub struct OfNamespaces {
-    places: NamespaceMetrics,
-    figure: Figure,
-}
-
-impl OfNamespaces {
-    /// The places that it shows.
-    pub(super) fn places(&self) -> &NamespaceMetrics {
-        &self.places
-    }
-}
-
-impl EncodeMetric for OfNamespaces {
-    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
-        for place in &self.places.0.table.load().places {
-            let namespace = ("namespace", &*place.name);
-            match self.figure {
-                Figure::Numbers => {
-                    encode_count(encoder.encode_family(&[namespace])?, &place.namespace_numbers)?;
-                }
-                Figure::Calls => {
-                    encode_count(encoder.encode_family(&[namespace])?, &place.namespace_calls)?;
-                }
-                Figure::Refusals => {
-                    for (reason, count) in (0..).zip(&place.namespace_refusals) {
-                        if count.load(Relaxed) > 0
-                            && let Ok(reason) = Reason::try_from(reason)
-                        {
-                            let labels = [namespace, ("reason", name_of_reason(reason))];
-                            encode_count(encoder.encode_family(&labels)?, count)?;
-                        }
-                    }
-                }
-                Figure::SkippedNumbers => {
-                    let counts = SkipCause::VALUES.iter().zip(&place.namespace_skipped_numbers);
-                    for (cause, count) in counts {
-                        let labels = [namespace, (SkipCause::NAME, *cause)];
-                        encode_count(encoder.encode_family(&labels)?, count)?;
-                    }
-                }
-                Figure::DaysLeft => {
-                    for (limit, days) in &*place.namespace_days_left.lock() {
-                        let labels = [namespace, ("limit", *limit)];
-                        encoder.encode_family(&labels)?.encode_gauge(days)?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn metric_type(&self) -> MetricType {
-        match self.figure {
-            Figure::DaysLeft => MetricType::Gauge,
-            _ => MetricType::Counter,
-        }
-    }
-}
-
-fn encode_count(mut encoder: MetricEncoder<'_>, count: &AtomicU64) -> fmt::Result {
-    encoder.encode_counter::<NoLabelSet, u64, f64>(&count.load(Relaxed), None)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::metrics::Metrics;
+    use crate::{
+        metrics::Metrics,
+        proto::{name_of_reason, v1::Reason},
+    };
 
     /// How many calls the text shows, by namespace.
     fn calls(metrics: &Metrics) -> BTreeMap<String, u64> {
@@ -497,6 +317,24 @@ mod tests {
             );
             assert!(text.lines().any(|l| l == line), "{line:?} is not in:\n{text}");
         }
+    }
+
+    #[test]
+    fn a_place_has_as_many_time_series_and_takes_as_much_memory_as_the_page_about_settings_says() {
+        const SAYS: &str = "docs/settings.md tells that, at metrics_namespaces_max";
+        let metrics = with_places(1);
+        let counts = metrics.namespaces().of(1, "book");
+        let series = || metrics.text().matches("namespace=\"book\"").count();
+        assert_eq!(series(), 8, "{SAYS}");
+        counts.refuse(Reason::KeysMaxReached, 1);
+        assert_eq!(series(), 8 + 1, "{SAYS}");
+        counts.note_ceiling(0, 0, false);
+        counts.note_ceiling(86_400_000, 1 << 30, false);
+        metrics.namespaces().measure(86_400_000, |_| Some(1 << 60));
+        assert_eq!(series(), 8 + 1 + 3, "{SAYS}");
+        // The moments when its ceiling rose take another kilobyte in the end.
+        let bytes = size_of::<NamespaceCounts>();
+        assert!((600..=900).contains(&bytes), "{bytes} bytes; {SAYS}");
     }
 
     #[test]

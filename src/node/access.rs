@@ -1,7 +1,8 @@
-//! The check of a caller: its principal, and whether what it asks for is granted to it.
+//! The check of a caller: whether what it asks for is granted to it.
 //!
-//! `wire.rs` reads and writes principals in messages. `quotas.rs` and `spending.rs` bound what a caller takes. `audit.rs` tells
-//! the log who did what, and `open.rs` says what strangers reach.
+//! `principal.rs` says who asks, and `guarded.rs` what a request needs. `wire.rs` reads and writes principals in messages.
+//! `token_questions.rs` bounds how often the leader is asked about tokens, `quotas.rs` and `spending.rs` what a caller takes.
+//! `audit.rs` tells the log who did what, and `open.rs` says what strangers reach.
 //!
 //! A request says what its caller needs ([`Guarded`]), as `proto` has it. Every way into the node checks that before anything
 //! else: numbers, operations, ids and exports through `Admission`, and what is watched. A follower checks by its own table,
@@ -10,14 +11,19 @@
 //! Invariant: nothing is carried out, or told, for a caller that was not let in.
 
 mod audit;
+mod guarded;
 mod open;
+mod principal;
 mod quotas;
 mod spending;
+mod token_questions;
 mod wire;
 
 pub use self::{
     audit::{AUDIT, Entrance, RefusedCertificate},
+    guarded::Guarded,
     open::are_peers_nodes,
+    principal::{Principal, hash_of},
     wire::written_quotas,
 };
 pub(super) use self::{
@@ -40,29 +46,24 @@ use std::{
     time::Duration,
 };
 
-use ring::digest::{SHA256, digest};
 use tokio::{
-    sync::{Mutex, Semaphore, SemaphorePermit},
-    time::{Instant, sleep, sleep_until, timeout_at},
+    sync::SemaphorePermit,
+    time::{Instant, sleep},
 };
 
 use self::{
     audit::{Asker, Audit},
     open::is_exposed,
+    principal::{Who, refused},
     quotas::Quotas,
+    token_questions::TokenQuestions,
 };
-use super::{
-    Config,
-    callers::{Caller, Guest},
-};
+use super::{Config, callers::Guest};
 use crate::{
     consensus::Group,
     metrics::Metrics,
-    proto::{Refusal, peer, refusal, refuse, v1},
-    sequence::{
-        ANONYMOUS, Credential, Denied, LOCAL, NO_NETWORK, NodeId, PrincipalKey, Principals,
-        TokenHash, Verb, Wanted,
-    },
+    proto::{Refusal, refusal, refuse},
+    sequence::{Credential, PrincipalKey, Principals, Verb, Wanted},
     storage::LOCAL_SOCKET,
 };
 
@@ -72,151 +73,6 @@ const LEADERLESS_MAX: Duration = Duration::from_secs(30);
 const LET_IN_FOR: Duration = Duration::from_secs(1);
 /// How often it is looked at whether a caller that is told something for long may still hear it.
 const LOOK_EVERY: Duration = Duration::from_secs(3);
-/// How often the leader is asked at most whether it knows a token: strangers may show any.
-const ASK_EVERY: Duration = Duration::from_millis(20);
-/// How many callers wait at most until it is asked. Others are told to ask again.
-const ASKING_MAX: usize = 64;
-
-/// The hash by which a token is known.
-pub fn hash_of(token: &[u8]) -> TokenHash {
-    let mut hash = [0; 32];
-    hash.copy_from_slice(digest(&SHA256, token).as_ref());
-    TokenHash(hash)
-}
-
-/// A request that needs something to be granted to its caller.
-pub trait Guarded {
-    /// The grant that it needs.
-    fn wanted(&self) -> Wanted<'_>;
-}
-
-include!(concat!(env!("OUT_DIR"), "/needs.rs"));
-
-/// A caller that asks for something.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Principal {
-    who: Who,
-    /// The id of the network of its address (`network_of`).
-    network: u64,
-    /// Where it has reached this node. `None`: it is a node, or has asked another one.
-    entrance: Option<Entrance>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Who {
-    /// A caller that shows this.
-    Caller(Credential),
-    /// Somebody at the local socket of a node.
-    Local,
-    /// A node of the cluster.
-    Node(NodeId),
-}
-
-impl Principal {
-    /// A caller that shows this, and whose address `network` names, as `network_of` says.
-    pub fn caller(shown: Credential, network: u64) -> Self {
-        Principal { who: Who::Caller(shown), network, entrance: None }
-    }
-
-    /// The same caller, who has reached this node here. Only such a caller's calls are told by this node's audit.
-    pub fn through(self, entrance: Option<Entrance>) -> Self {
-        Principal { entrance, ..self }
-    }
-
-    /// Whether it is a caller that asks this node.
-    pub(super) fn asks_here(&self) -> bool {
-        self.entrance.is_some()
-    }
-
-    /// Whether it is a node that asks for itself.
-    pub(super) fn is_node(&self) -> bool {
-        matches!(self.who, Who::Node(_))
-    }
-
-    /// Whether it is told at which addresses clients reach the leader and the members. A caller at the port for administrators
-    /// is not: a client that goes there would be refused.
-    pub fn is_told_route(&self) -> bool {
-        self.entrance.is_none_or(|entrance| !entrance.is_admin_port)
-    }
-
-    /// The same caller, who shows this token.
-    pub fn with_token(&self, token: &[u8]) -> Self {
-        self.with_hash(hash_of(token))
-    }
-
-    /// The same caller, who shows the token that has this hash.
-    pub fn with_hash(&self, hash: TokenHash) -> Self {
-        Principal::caller(Credential::Token(hash), self.network).through(self.entrance)
-    }
-
-    /// Somebody at the local socket of a node: who may open its data directory. It may do all that callers may, whatever is
-    /// granted to whom.
-    pub fn local() -> Self {
-        Principal { who: Who::Local, network: 0, entrance: None }
-    }
-
-    /// Whether it is somebody at the local socket of a node.
-    pub(super) fn is_local(&self) -> bool {
-        self.who == Who::Local
-    }
-
-    /// A node of the cluster, for itself. It may everything that nodes do.
-    pub fn node(node: NodeId) -> Self {
-        Principal { who: Who::Node(node), network: 0, entrance: None }
-    }
-
-    /// Of whom the leader is told beside it: what names the network of a caller's address, or for whom a node asks by itself.
-    pub(super) fn told(&self) -> Option<u64> {
-        match self.who {
-            Who::Caller(_) => Some(self.network).filter(|network| *network != NO_NETWORK),
-            Who::Local | Who::Node(_) => Caller::current().map(|caller| caller.id()),
-        }
-    }
-
-    /// The credential that it shows: none, if it needs to show nothing.
-    pub(super) fn shown(&self) -> &Credential {
-        match &self.who {
-            Who::Caller(shown) => shown,
-            Who::Local | Who::Node(_) => &Credential::Nothing,
-        }
-    }
-
-    /// As `Principals::check`, of this caller.
-    pub(super) fn check(
-        &self, principals: &Principals, wanted: Wanted<'_>, now_ms: impl FnOnce() -> u64,
-    ) -> Result<(), Denied> {
-        match &self.who {
-            Who::Caller(shown) => principals.check(shown, self.network, wanted, now_ms),
-            Who::Local if wanted == Wanted::OfNodes => Err(Denied::NotGranted),
-            Who::Local | Who::Node(_) => Ok(()),
-        }
-    }
-
-    /// Checks again, after a wait, that the caller may still do what it was let in for.
-    ///
-    /// # Errors
-    /// As [`Access::check`] for what is not granted.
-    pub(super) fn check_still(&self, group: &Group, wanted: Wanted<'_>) -> Result<(), Refusal> {
-        let principals = group.view.principals();
-        let checked = self.check(&principals, wanted, || group.leader_wall_ms());
-        checked.map_err(|denied| refused(denied, self, wanted, &principals))
-    }
-
-    /// How it is called where people read.
-    pub(super) fn name(&self, principals: &Principals) -> String {
-        match &self.who {
-            Who::Node(node) => format!("node {node}"),
-            Who::Local => LOCAL.to_owned(),
-            Who::Caller(Credential::Nothing) => ANONYMOUS.to_owned(),
-            Who::Caller(Credential::Certificate(uri)) => (**uri).to_owned(),
-            Who::Caller(Credential::Token(hash)) => {
-                let record = principals.get(&PrincipalKey::Token(*hash));
-                let token = record.and_then(|record| record.token.as_ref());
-                token.map_or_else(|| hash.id(), |token| token.name.clone())
-            }
-        }
-    }
-}
 
 /// That a call shows several tokens.
 #[derive(Debug)]
@@ -245,10 +101,7 @@ pub struct Access {
     started: Instant,
     /// Up to then a leader was heard recently enough: nanoseconds of the group's clock.
     in_touch_until: AtomicU64,
-    /// Places for those who wait until the leader is asked whether it knows a token.
-    asking: Semaphore,
-    /// When it may be asked next.
-    ask_next: Mutex<Instant>,
+    token_questions: TokenQuestions,
     quotas: Arc<Quotas>,
     audit: Audit,
 }
@@ -256,10 +109,10 @@ pub struct Access {
 impl Access {
     pub(super) fn new(config: Arc<Config>, group: Arc<Group>, metrics: Arc<Metrics>) -> Self {
         let audit = Audit::new(config.node_id, metrics);
-        let (asking, ask_next) = (Semaphore::new(ASKING_MAX), Mutex::new(Instant::now()));
+        let token_questions = TokenQuestions::new();
         let quotas = Quotas::new(config.node_id);
         let (started, in_touch_until) = (Instant::now(), AtomicU64::new(0));
-        Access { config, group, started, in_touch_until, asking, ask_next, quotas, audit }
+        Access { config, group, started, in_touch_until, token_questions, quotas, audit }
     }
 
     /// Checks by what this node knows that a caller may do what it wants.
@@ -487,17 +340,9 @@ impl Access {
         left.is_some()
     }
 
-    /// Waits until the leader may be asked, before `deadline`. `None` if too many wait, or it is not in time. A caller that
-    /// waits here holds its message, so the place is kept until the leader has answered.
+    /// As [`TokenQuestions::wait_for_turn`].
     pub(super) async fn wait_for_turn(&self, deadline: Instant) -> Option<SemaphorePermit<'_>> {
-        let place = self.asking.try_acquire().ok()?;
-        let turn = async {
-            let mut next = self.ask_next.lock().await;
-            sleep_until(*next).await;
-            *next = Instant::now() + ASK_EVERY;
-        };
-        timeout_at(deadline, turn).await.ok()?;
-        Some(place)
+        self.token_questions.wait_for_turn(deadline).await
     }
 }
 
@@ -508,29 +353,6 @@ async fn until_fails(check: impl Fn() -> Result<(), Refusal>) -> Refusal {
         if let Err(refusal) = check() {
             return refusal;
         }
-    }
-}
-
-fn refused(denied: Denied, by: &Principal, wanted: Wanted<'_>, principals: &Principals) -> Refusal {
-    match denied {
-        Denied::NothingShown => refusal!(
-            Unauthenticated,
-            "this needs a token, and the call has none; over gRPC and HTTP send 'authorization: Bearer TOKEN', over Redis AUTH, \
-             and give ratchet --token-file"
-        ),
-        Denied::UnknownToken | Denied::Expired => refusal!(
-            Unauthenticated,
-            "the token is worth nothing: it is not known, was revoked, or has expired; ask an administrator for another one"
-        ),
-        Denied::NotGranted => refusal!(
-            PermissionDenied,
-            "{} may not do this: it would need the grant {wanted}; an administrator can make {}",
-            by.name(principals),
-            match by.shown() {
-                Credential::Token(_) => "another token with it: ratchet token create",
-                Credential::Nothing | Credential::Certificate(_) => "that: ratchet grant",
-            }
-        ),
     }
 }
 

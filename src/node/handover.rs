@@ -3,7 +3,7 @@
 //!
 //! `hand_off.rs` hands the memory off to the successor, to which `memory_stream.rs` sends it, and `return_numbers.rs` returns
 //! unused numbers. `service.rs` has what they use, and `under_way.rs` remembers the handover that is under way. `slow_disk.rs`
-//! and `doubted.rs` hand over by themselves.
+//! and `wrong_clock.rs` hand over by themselves.
 //!
 //! A handover belongs to the node, not to its caller. There is one for each term. It goes on when its caller
 //! hangs up, and further callers wait for the same one.
@@ -11,13 +11,13 @@
 //! Invariant: a closed term is never opened again. Whatever fails on the way, this node hands out nothing more
 //! in that term, and has other voters lead until one does (`Group::end_term`).
 
-mod doubted;
 mod hand_off;
 mod memory_stream;
 mod return_numbers;
 pub(super) mod service;
 mod slow_disk;
 mod under_way;
+mod wrong_clock;
 
 use std::{sync::Arc, time::Duration};
 

@@ -31,7 +31,6 @@ use super::{
     common::Common,
     formats::{IDS_MAX, ORDERS_MAX, id_format, invalid},
     known_namespaces::KnownNamespaces,
-    leases::ids_time::IdsTime,
     operations::Operations,
     request_memory::{RequestMemory, Reservation},
     requests::{checks::no_namespace, counted::CallCounts, keys::key_of},
@@ -40,6 +39,7 @@ use super::{
     terms::LedTerms,
     told_call::About,
     traces::Span,
+    wall_clock::ids_time::IdsTime,
     way::patience::FOR_LEASE,
 };
 use crate::{

@@ -25,7 +25,7 @@
 //!
 //! * `grants`: changes of who may do what.
 //!
-//! * `leases`: worker ids, leased to the makers of ids.
+//! * `leader_ids`: what only the leader does for ids: leases of worker ids, and numbers of ids that come from a key.
 //! * `members`: the members of the cluster, and how a node becomes one.
 //! * `admission`: the check of a caller before anything is done for it.
 //!
@@ -38,6 +38,7 @@
 //!
 //! * `common`: the parts that most services share.
 //! * `formats`: the formats of ids that namespaces have.
+//! * `wall_clock`: the time of ids, and whether the leader's wall clock is believed.
 //!
 //! * `slow_calls`: the lines that the log has of slow calls.
 //! * `request_memory`: the bound on the memory of waiting requests.
@@ -66,7 +67,7 @@ mod grants;
 mod handover;
 mod ids;
 mod known_namespaces;
-mod leases;
+mod leader_ids;
 mod lifecycle;
 mod line_rate;
 mod members;
@@ -85,6 +86,7 @@ mod terms;
 pub mod text_table;
 mod told_call;
 mod traces;
+mod wall_clock;
 mod way;
 
 pub use access::{

@@ -1,7 +1,8 @@
 //! Namespaces, as the leader makes, changes, deletes and tells them. `gaps.rs` tells what was handed out and skipped on each
-//! day, `listing.rs` which keys they have, and `export.rs` all ceilings at one moment. `set_fields.rs` tells the audit what a
-//! call sets.
+//! day, `listing.rs` which keys they have, and `export.rs` all ceilings at one moment. `checked_fields.rs` refuses
+//! values that a call must not set, and `set_fields.rs` tells the audit what it sets.
 
+mod checked_fields;
 pub(super) mod export;
 mod gaps;
 mod listing;
@@ -9,18 +10,20 @@ mod set_fields;
 
 use std::sync::Arc;
 
+use prost::{Message, length_delimiter_len};
 use tokio::time::Instant;
 
+use self::checked_fields::{check_created, check_updated};
 use super::{
     access::{Access, Guarded, Principal, Subject},
     common::Common,
     formats::{SequenceWish, check_sequence, for_new_namespace, id_format},
-    leases::ids_time::IdsTime,
     requests::{
         checks::{check_namespace, namespace_named},
-        operation::{ByLeader, NUMBERS_BYTES},
+        operation::ByLeader,
         refused::{low_disk, proposal_failed},
     },
+    wall_clock::ids_time::IdsTime,
     way::attempt::Attempt,
 };
 use crate::{
@@ -29,8 +32,7 @@ use crate::{
     proto::{Refusal, refusal, refuse, v1},
     sequence::{
         Command, InvalidNamespace, KeyKind, Namespace, NamespaceChange, NamespaceConfig,
-        NamespaceRefused, Outcome, Verb, Wanted, check_description, check_limits,
-        check_section_size, check_steps, is_as_created,
+        NamespaceRefused, Outcome, Verb, Wanted, is_as_created,
     },
 };
 
@@ -82,10 +84,7 @@ impl ByLeader for v1::CreateNamespaceRequest {
     async fn carry_out(
         self, namespaces: &Namespaces, (term, _): (&Term, &Principal), _: Instant,
     ) -> Attempt<v1::Namespace> {
-        check_steps(self.step, self.step_min, self.step_max).map_err(invalid)?;
-        check_limits(self.count_max, self.keys_max, 1).map_err(invalid)?;
-        check_section_size(self.section_size).map_err(invalid)?;
-        check_description(self.description.as_deref()).map_err(invalid)?;
+        check_created(&self).map_err(invalid)?;
         // The epoch from which its format counts time must not lie in the future.
         let now_ms = match self.format {
             Some(_) => namespaces.time.now_ms(term.term())?,
@@ -142,10 +141,10 @@ impl ByLeader for v1::ListNamespacesRequest {
         // The leader may have applied namespaces that this node has not: they are few, so the estimate holds.
         let known = namespaces.group.view.namespaces();
         let bytes = |namespace: &Namespace| {
-            let config = &namespace.config;
-            let format = config.format.as_ref().map_or(0, String::len);
-            let texts = config.name.len() + config.description.len() + format;
-            size_of::<v1::Namespace>() + 2 * (NUMBERS_BYTES + texts)
+            let encoded = to_wire(namespace).encoded_len();
+            // A list that grows has room for up to twice as many. What a message holds besides are its texts.
+            let as_message = 2 * size_of::<v1::Namespace>() + encoded;
+            as_message + 1 + length_delimiter_len(encoded) + encoded
         };
         known.iter().map(bytes).sum()
     }
@@ -162,10 +161,7 @@ impl ByLeader for v1::UpdateNamespaceRequest {
         self, namespaces: &Namespaces, (term, _): (&Term, &Principal), _: Instant,
     ) -> Attempt<v1::Namespace> {
         check_namespace(&self.namespace)?;
-        check_steps(self.step, self.step_min, self.step_max).map_err(invalid)?;
-        check_limits(self.count_max, self.keys_max, 0).map_err(invalid)?;
-        check_section_size(self.section_size).map_err(invalid)?;
-        check_description(self.description.as_deref()).map_err(invalid)?;
+        check_updated(&self).map_err(invalid)?;
         let wish =
             SequenceWish { start: self.start, max: self.max, step: self.step_max.max(self.step) };
         namespaces.check_wish(&self.namespace, wish)?;

@@ -18,13 +18,13 @@ use super::{
     Config,
     access::{Principal, what_is_open},
     common::Common,
-    leases::{
-        believed_time::{Belief, ClockDoubt},
-        ids_time::IdsTime,
-    },
     members::Members,
     requests::operation::{ByAskedNode, ByLeader},
     terms::LedTerms,
+    wall_clock::{
+        believed_time::{Belief, ClockDoubt},
+        ids_time::IdsTime,
+    },
     way::{attempt::Attempt, patience::FOR_STATUS, search::leader_of},
 };
 use crate::{

@@ -187,10 +187,10 @@ fn apply_bump<T: Table>(
         return Ok(Bumped::NoNamespace);
     };
     let config = &namespace.config;
-    let (progression, quota) = (config.progression(), (config.keys_max, config.section_size));
+    let (progression, key_limit) = (config.progression(), (config.keys_max, config.section_size));
     let before = table.section(&bump.section, entry.epoch)?;
-    if let Some(keys_max) = over_quota(table, &bump.section, &before, quota)? {
-        return Ok(Bumped::OverQuota { keys_max });
+    if let Some(keys_max) = over_keys_max(table, &bump.section, &before, key_limit)? {
+        return Ok(Bumped::OverKeysMax { keys_max });
     }
     match before.bump(progression, entry.epoch, bump.raise) {
         Ok((record, chunk)) => {
@@ -207,7 +207,7 @@ fn apply_bump<T: Table>(
 }
 
 /// The namespace's `keys_max` if the section has no record yet, and must not get one.
-fn over_quota<T: Table>(
+fn over_keys_max<T: Table>(
     table: &mut T, section: &SectionId, before: &SectionRecord,
     (keys_max, section_size): (Option<u64>, u64),
 ) -> Result<Option<u64>, T::Error> {
@@ -215,7 +215,7 @@ fn over_quota<T: Table>(
         return Ok(None);
     };
     let is_full = (table.totals(section.namespace)?).is_full(keys_max, section_size);
-    Ok((is_full && !is_planted(Bug::QuotaIgnored)).then_some(keys_max))
+    Ok((is_full && !is_planted(Bug::KeysMaxIgnored)).then_some(keys_max))
 }
 
 fn apply_part<T: Table>(
@@ -227,7 +227,7 @@ fn apply_part<T: Table>(
         return Ok(PartTaken::NoNamespace);
     };
     let config = &namespace.config;
-    let (progression, quota) = (config.progression(), (config.keys_max, config.section_size));
+    let (progression, key_limit) = (config.progression(), (config.keys_max, config.section_size));
     let count_max = config.count_max.unwrap_or(u64::MAX).min(count_max);
     let nothing = nothing_to_take(table, book, remembering, part)?;
     if let Some(NothingToTake::Answered(answer)) = nothing {
@@ -239,7 +239,7 @@ fn apply_part<T: Table>(
         taken.push(match take.count > count_max {
             true => Taken::TooLarge { count_max },
             false => {
-                let limits = (progression, quota, no_room);
+                let limits = (progression, key_limit, no_room);
                 apply_take(table, entry, (part.namespace, take), limits, is_left_out)?
             }
         });
@@ -360,7 +360,7 @@ fn count_ids<T: Table>(
 /// Takes numbers, unless an earlier try of the message took none.
 fn apply_take<T: Table>(
     table: &mut T, entry: &mut EntryState, (namespace, take): (NamespaceId, &Take),
-    (progression, quota, no_room): (Progression, (Option<u64>, u64), Option<NoRoom>),
+    (progression, key_limit, no_room): (Progression, (Option<u64>, u64), Option<NoRoom>),
     is_left_out: bool,
 ) -> Result<Taken, T::Error> {
     let section = &SectionId { namespace, key: take.section.clone() };
@@ -369,8 +369,8 @@ fn apply_take<T: Table>(
     if let Some(no_room) = no_room.filter(|_| !before.exists()) {
         return Ok(Taken::NoRoom(no_room));
     }
-    if let Some(keys_max) = over_quota(table, section, before, quota)? {
-        return Ok(Taken::OverQuota { keys_max });
+    if let Some(keys_max) = over_keys_max(table, section, before, key_limit)? {
+        return Ok(Taken::OverKeysMax { keys_max });
     }
     let (record, range) = match before.take(progression, entry.epoch, take.count) {
         Ok(_) if is_left_out => return Ok(Taken::LeftOut),

@@ -223,7 +223,7 @@ pub enum Bumped {
     /// There is no namespace with that id: it was deleted, or replaced.
     NoNamespace,
     /// The section is new, and the namespace has as many keys as it may have.
-    OverQuota {
+    OverKeysMax {
         /// The namespace's `keys_max` when the bump was applied.
         keys_max: u64,
     },

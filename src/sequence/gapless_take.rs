@@ -103,7 +103,7 @@ pub enum Taken {
     /// The key is new, and there is no room for it.
     NoRoom(NoRoom),
     /// The key is new, and the namespace has as many keys as it may have.
-    OverQuota {
+    OverKeysMax {
         /// The namespace's `keys_max` when the take was applied.
         keys_max: u64,
     },

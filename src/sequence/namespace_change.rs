@@ -22,7 +22,7 @@ pub struct NamespaceChange {
     pub description: Option<String>,
     /// The new limit on the numbers of a key in one request; 0 for none.
     pub count_max: Option<u64>,
-    /// The new quota of keys; 0 for none.
+    /// How many keys it may have from now on; 0: no limit.
     pub keys_max: Option<u64>,
     /// The new distance between numbers.
     pub increment: Option<u64>,

@@ -44,7 +44,7 @@ pub fn check_section_size(section_size: Option<u64>) -> Result<(), InvalidNamesp
     }
 }
 
-/// Refuses what a namespace could not hold as a limit: a count or a quota of 0 when it is created, or one that is no
+/// Refuses what a namespace could not hold as a limit: a limit of 0 when it is created, or one that is no
 /// number of ours.
 ///
 /// # Errors

@@ -40,7 +40,7 @@
 //! * `Gapless`: each number is taken by an entry, and handed out when the answer to that arrives, also by a leader that is
 //!   deposed. There are no chunks.
 //!
-//! **Not modelled**: several sections (nothing that an entry does to one looks at another, but for quotas), a record that
+//! **Not modelled**: several sections (nothing that an entry does to one looks at another, but for `keys_max`), a record that
 //! is read while its section is being evicted, and the parts together.
 //!
 //! **Abstracted, and why nothing is lost.**

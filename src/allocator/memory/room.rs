@@ -1,6 +1,7 @@
-//! Whether a memory has room for more keys. While it has not, keys that are new to the term wait until others were
-//! evicted, unless they share a section of which the term has numbers. A key that waits takes room itself: so once as many wait
-//! as may, a key that is new to the term is refused.
+//! How full a memory is: above which part of its bound keys are evicted (by `releaser.rs`), and above which it has no room for
+//! more keys. While it has none, keys that are new to the term wait until others were evicted, unless they share a section of
+//! which the term has numbers. A key that waits takes room itself: so once as many wait as may, a key that is new to the term is
+//! refused.
 
 use std::sync::atomic::{
     AtomicBool, AtomicUsize,
@@ -13,6 +14,14 @@ use crate::allocator::{
     key_table::hasher::SHARDS,
     section::{own_slot::OwnSlot, pending::WAITING_CALL_BYTES, queued_section::QueuedSection},
 };
+
+/// Keys are evicted while the memory uses more than this many sixteenths of its bound.
+const EVICT_ABOVE: usize = 14;
+/// Then they are evicted until it uses no more than this many sixteenths.
+const EVICT_TO: usize = 13;
+/// Above this many sixteenths there is no room for new keys. The rest is for calls that wait.
+const FULL_ABOVE: usize = 15;
+const _: () = assert!(EVICT_TO < EVICT_ABOVE && EVICT_ABOVE < FULL_ABOVE && FULL_ABOVE < 16);
 
 /// How many new keys come before the memory is measured again.
 const NEW_KEYS: usize = 1_024;
@@ -42,6 +51,26 @@ impl Room {
             to_release: Notify::default(),
             changed: Notify::default(),
         }
+    }
+
+    /// True if keys must be evicted from a memory that uses so many bytes.
+    pub fn is_nearly_full(&self, used: usize) -> bool {
+        used > self.sixteenths(EVICT_ABOVE)
+    }
+
+    /// True if no further key must be evicted from a memory that was nearly full, and uses so many bytes by now.
+    pub fn is_enough(&self, used: usize) -> bool {
+        used <= self.sixteenths(EVICT_TO)
+    }
+
+    /// Notes that the memory uses so many bytes, and so whether a key may be added.
+    pub fn note_used(&self, used: usize) {
+        self.set_full(used > self.sixteenths(FULL_ABOVE));
+    }
+
+    /// So many sixteenths of the bound.
+    fn sixteenths(&self, parts: usize) -> usize {
+        self.bytes_max - self.bytes_max / 16 * (16 - parts)
     }
 
     /// Admits one more call for a new key to a shard where `shard_waiters` wait, while the memory has room. When it is full,
@@ -141,6 +170,21 @@ mod tests {
         room.set_full(true);
         assert_eq!(room.admit(65_536 / SHARDS as usize + 200), Ok(()), "a message");
         assert_eq!(room.admit(SHARD_WAITERS_MIN), Err(0));
+    }
+
+    #[test]
+    fn keys_are_evicted_above_seven_eighths_of_the_bound_and_new_ones_wait_in_the_last_sixteenth() {
+        let room = Room::of(1_600);
+        assert!(!room.is_nearly_full(1_400));
+        assert!(room.is_nearly_full(1_401));
+        assert!(!room.is_enough(1_301));
+        assert!(room.is_enough(1_300));
+        for (used, is_full) in [(1_500, false), (1_501, true), (1_500, false)] {
+            room.note_used(used);
+            assert_eq!(room.is_full(), is_full, "{used}");
+        }
+        let unbounded = Room::of(usize::MAX);
+        assert!(!unbounded.is_nearly_full(1 << 40));
     }
 
     #[tokio::test]

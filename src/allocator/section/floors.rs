@@ -77,8 +77,8 @@ impl Section {
         if at_least > config.max {
             return Pass::Ended(Err(Why::AboveMax { max: config.max }));
         }
-        if let Some(keys_max) = self.over_quota_of(config) {
-            return Pass::Ended(Err(Why::OverQuota { keys_max }));
+        if let Some(keys_max) = self.over_keys_max_of(config) {
+            return Pass::Ended(Err(Why::OverKeysMax { keys_max }));
         }
         let last = config.progression().unbounded().last_at_or_below(at_least);
         let unchanged = |floor: u64| {
@@ -108,7 +108,7 @@ impl Section {
 
     fn owned_mut(&mut self) -> Option<&mut Owned> {
         match &mut self.state {
-            State::Untouched | State::OverQuota { .. } => None,
+            State::Untouched | State::OverKeysMax { .. } => None,
             State::Open(owned) => Some(owned),
             State::Exhausted { owned, .. } => owned.as_mut(),
         }

@@ -52,8 +52,8 @@ impl World {
             }
             Take::TooFew => "too few".into(),
             Take::Refused(Why::Exhausted { left }) => format!("exhausted, {left} left"),
-            Take::Refused(Why::OverQuota { keys_max }) => {
-                format!("beyond the quota of {keys_max}")
+            Take::Refused(Why::OverKeysMax { keys_max }) => {
+                format!("beyond a keys_max of {keys_max}")
             }
             Take::Refused(other) => other.to_string(),
         }

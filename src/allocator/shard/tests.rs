@@ -178,10 +178,10 @@ impl World {
                 self.shard.with_section(place, config, |queued| queued.section.exhaust(max));
                 self.serve(place)
             }
-            ["quota", key, keys_max] => {
+            ["keys-max", key, keys_max] => {
                 let place = self.place(parse_key(key));
                 let (keys_max, config) = (number(keys_max), &self.namespace.config);
-                let note = |queued: &mut QueuedSection| queued.section.exceed_quota(keys_max);
+                let note = |queued: &mut QueuedSection| queued.section.exceed_keys_max(keys_max);
                 self.shard.with_section(place, config, note);
                 self.serve(place)
             }
@@ -219,7 +219,7 @@ fn show_taken(taken: Result<Range, Why>) -> String {
     match taken {
         Ok(range) => show(range),
         Err(Why::Exhausted { left }) => format!("exhausted, {left} left"),
-        Err(Why::OverQuota { keys_max }) => format!("beyond the quota of {keys_max}"),
+        Err(Why::OverKeysMax { keys_max }) => format!("beyond a keys_max of {keys_max}"),
         Err(other) => other.to_string(),
     }
 }
@@ -428,19 +428,19 @@ fn calls_that_wait_at_the_end_of_the_numbers_get_what_is_left_in_their_order() {
 }
 
 #[test]
-fn a_key_beyond_the_quota_is_told_so_and_asks_again_once_the_quota_is_another() {
+fn a_key_beyond_keys_max_is_told_so_and_asks_again_once_it_is_another() {
     transcript(expect![[r#"
         namespace step=100 keys_max=2
         take 7 1 -> call 1 waits, bump
         take 7 5 -> call 2 waits
         propose 7 -> bump 100, at most 100 unused
-        quota 7 2 -> call 1: beyond the quota of 2, call 2: beyond the quota of 2
-        take 7 1 -> beyond the quota of 2
+        keys-max 7 2 -> call 1: beyond a keys_max of 2, call 2: beyond a keys_max of 2
+        take 7 1 -> beyond a keys_max of 2
         current 7 -> None
         change keys_max=3
         take 7 1 -> call 3 waits, bump
         # It was raised while the bump was under way.
-        quota 7 2 -> bump again
+        keys-max 7 2 -> bump again
         grant 7 0 100 -> call 3: 1..1
         take 7 1 -> 2..2
         change keys_max=1
@@ -450,8 +450,8 @@ fn a_key_beyond_the_quota_is_told_so_and_asks_again_once_the_quota_is_another() 
         namespace step=100 keys_max=10 section_size=10
         take 7 1 -> call 1 waits, bump
         take 8 1 -> call 2 waits
-        quota 7 10 -> call 1: beyond the quota of 10, call 2: beyond the quota of 10
-        take 9 1 -> beyond the quota of 10
+        keys-max 7 10 -> call 1: beyond a keys_max of 10, call 2: beyond a keys_max of 10
+        take 9 1 -> beyond a keys_max of 10
         change keys_max=0
         take 9 1 -> call 3 waits, bump
         grant 7 0 100 -> call 3: 1..1

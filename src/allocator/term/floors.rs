@@ -28,8 +28,8 @@ impl Term {
     /// out later is greater.
     ///
     /// # Errors
-    /// [`Why::AboveMax`] if `at_least` is above the namespace's `max`, [`Why::OverQuota`] if the key is new and beyond the
-    /// quota; otherwise as [`Term::next`].
+    /// [`Why::AboveMax`] if `at_least` is above the namespace's `max`, [`Why::OverKeysMax`] if the key is new and the
+    /// namespace has `keys_max` keys; otherwise as [`Term::next`].
     pub async fn raise(
         &self, namespace: &Namespace, key: Key<'_>, at_least: u64, deadline: Instant,
     ) -> Result<Raised, Unserved> {

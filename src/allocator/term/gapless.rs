@@ -324,7 +324,7 @@ impl Taker {
                 let follower = low.and_then(|low| low.follower);
                 Err(Why::LowDisk(LowDisk { free_mb, reserve_mb, follower }))
             }
-            Taken::OverQuota { keys_max } => Err(Why::OverQuota { keys_max }),
+            Taken::OverKeysMax { keys_max } => Err(Why::OverKeysMax { keys_max }),
             Taken::TooLarge { count_max } => Err(Why::TooLarge { count_max }),
             Taken::LeftOut => Err(Why::LeftOut),
         };

@@ -32,7 +32,7 @@ impl Term {
     ///
     /// # Errors
     /// [`Why::NotLeading`] if the term is over, [`Why::DeadlineExceeded`] if the entry took too long, [`Why::Exhausted`] if
-    /// too few numbers are left, [`Why::OverQuota`] for a key beyond the quota, [`Why::Reused`], [`Why::IdsFull`] and
+    /// too few numbers are left, [`Why::OverKeysMax`] for a key beyond `keys_max`, [`Why::Reused`], [`Why::IdsFull`] and
     /// [`Why::IdExpired`] for the request id. If it is not known whether the numbers were taken, it may be done.
     pub async fn next_gapless(
         &self, namespace: &Namespace, key: Key<'_>, count: u64, id: Option<&MessageId>,

@@ -201,7 +201,7 @@ impl Expected {
     }
 
     /// Why the namespace has no room for keys of so many sections, if it has not.
-    pub fn beyond_quota(&self, sections: u64) -> Option<String> {
+    pub fn beyond_keys_max(&self, sections: u64) -> Option<String> {
         let keys_max = self.keys_max?;
         // The last section is begun while those before it leave room for a key.
         let needed = sections.saturating_sub(1).saturating_mul(self.section_size) + 1;
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_beyond_the_quota_if_its_last_section_could_not_be_begun() {
+    fn a_file_is_beyond_keys_max_if_its_last_section_could_not_be_begun() {
         let beyond = |keys_max, section_size, sections| {
             let namespace = v1::Namespace {
                 name: "few".to_owned(),
@@ -388,7 +388,7 @@ mod tests {
                 ..v1::Namespace::default()
             };
             let expected = Expected::new(&namespace).expect("a namespace");
-            expected.beyond_quota(sections)
+            expected.beyond_keys_max(sections)
         };
         assert_eq!(beyond(None, 1, u64::MAX), None);
         assert_eq!(beyond(Some(2), 1, 2), None);

@@ -2,8 +2,8 @@
 //! node is asked.
 //!
 //! Of a format with a time, a number of the sequence is a time and a counter: *unit of time x capacity + counter*. The leader
-//! takes them ([`crate::node::leases::numbers`]), and this node makes the ids. A unit of time whose numbers are used up is
-//! waited out here: in the order of the callers' arrival, and with one request under way to the leader for each such key
+//! takes them ([`crate::node::leader_ids::key_numbers`]), and this node makes the ids. A unit of time whose numbers are used
+//! up is waited out here: in the order of the callers' arrival, and with one request under way to the leader for each such key
 //! ([`super::key_queues`]).
 
 use std::{sync::Arc, time::Duration};
@@ -21,7 +21,7 @@ use crate::{
     clock::whole_ms,
     node::{
         formats::{IDS_MAX, ended, invalid},
-        leases::numbers::AHEAD_MAX_MS,
+        leader_ids::key_numbers::AHEAD_MAX_MS,
         requests::keys::{key_of, to_key},
     },
     proto::{

@@ -14,7 +14,7 @@ use crate::{
         requests::{
             checks::{check_kind, namespace_named},
             keys::{key_of, to_key},
-            operation::{ByLeader, NUMBERS_BYTES},
+            operation::ByLeader,
             refused::failed,
         },
         way::attempt::Attempt,
@@ -30,6 +30,9 @@ use crate::{
 const PAGE_KEYS: u32 = 100;
 /// The most keys of a page.
 const PAGE_KEYS_MAX: u32 = 1_000;
+
+/// How many bytes the numbers of a listed key have at most, encoded.
+const NUMBERS_BYTES: usize = 96;
 
 impl ByLeader for v1::ListKeysRequest {
     type Service = Namespaces;

@@ -8,7 +8,7 @@ use crate::node::{
     Access,
     grants::Grants,
     handover::service::Handovers,
-    leases::LeaderIds,
+    leader_ids::LeaderIds,
     members::{Members, formation::Founding},
     namespaces::Namespaces,
     seams::Reload,

@@ -13,9 +13,6 @@ use crate::{
     proto::{Operation, Refusal},
 };
 
-/// How many bytes the numbers of what is listed, a key or a namespace, have at most, encoded.
-pub(in crate::node) const NUMBERS_BYTES: usize = 96;
-
 /// An operation that the leader carries out.
 pub(in crate::node) trait ByLeader: Operation + Guarded {
     /// It is not asked of a second leader once the answer of the first one is lost.

@@ -113,7 +113,7 @@ pub(super) fn refusal_of(why: &Why, Told { namespace, term, count }: Told<'_>) -
                 end_of(namespace)
             ),
         },
-        Why::OverQuota { keys_max } => refusal!(
+        Why::OverKeysMax { keys_max } => refusal!(
             KeysMaxReached,
             "namespace {name:?} has as many keys as it may have, keys_max {keys_max}: keys that have numbers go on, a new \
              one gets none; raise it with: ratchet namespace update {name} --keys-max N"
@@ -272,7 +272,7 @@ mod tests {
             Why::DeadlineExceeded => Why::DeadlineExceeded,
             Why::MayNotWait => Why::MayNotWait,
             Why::Exhausted { .. } => Why::Exhausted { left: 1 },
-            Why::OverQuota { .. } => Why::OverQuota { keys_max: 1 },
+            Why::OverKeysMax { .. } => Why::OverKeysMax { keys_max: 1 },
             Why::MemoryFull { .. } => Why::MemoryFull { max_mb: 1 },
             Why::LowDisk(_) => Why::LowDisk(low),
             Why::AboveMax { .. } => Why::AboveMax { max: 1 },

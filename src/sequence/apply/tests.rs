@@ -166,28 +166,28 @@ fn a_namespace_remembers_the_greatest_max_that_it_had() {
 }
 
 #[test]
-fn a_key_beyond_the_quota_gets_no_chunk_and_keys_that_exist_go_on() {
+fn a_key_beyond_keys_max_gets_no_chunk_and_keys_that_exist_go_on() {
     let mut table = with_book();
-    let quota = |keys_max| Command::UpdateNamespace {
+    let keys_max_of = |keys_max| Command::UpdateNamespace {
         name: "book".into(),
         change: NamespaceChange { keys_max: Some(keys_max), ..NamespaceChange::default() },
     };
-    run(&mut table, 1, quota(2));
-    let over = Bumped::OverQuota { keys_max: 2 };
+    run(&mut table, 1, keys_max_of(2));
+    let over = Bumped::OverKeysMax { keys_max: 2 };
     let chunk = |old, new| Bumped::Chunk(Chunk { old, new });
     let asked = vec![bump(7, 10), bump(8, 10), bump(9, 10), bump(7, 10)];
     let outcome = run(&mut table, 1, bumps(asked));
     let expected = vec![chunk(0, 10), chunk(0, 10), over, chunk(10, 20)];
     assert_eq!(outcome, Outcome::Bumped(expected));
-    run(&mut table, 1, quota(3));
+    run(&mut table, 1, keys_max_of(3));
     let outcome = run(&mut table, 1, bumps(vec![bump(9, 10)]));
     assert_eq!(outcome, Outcome::Bumped(vec![chunk(0, 10)]));
-    // A lower quota takes nothing away.
-    run(&mut table, 1, quota(1));
+    // A lower limit takes nothing away.
+    run(&mut table, 1, keys_max_of(1));
     let outcome = run(&mut table, 1, bumps(vec![bump(8, 10), bump(6, 10)]));
-    let over = Bumped::OverQuota { keys_max: 1 };
+    let over = Bumped::OverKeysMax { keys_max: 1 };
     assert_eq!(outcome, Outcome::Bumped(vec![chunk(10, 20), over]));
-    run(&mut table, 1, quota(0));
+    run(&mut table, 1, keys_max_of(0));
     let outcome = run(&mut table, 1, bumps(vec![bump(6, 10)]));
     assert_eq!(outcome, Outcome::Bumped(vec![chunk(0, 10)]));
 }

@@ -233,10 +233,12 @@ fn why_unknown(command: RedisCommand<'_>) -> Refused {
     let name = shown(command.name());
     Refused::invalid(match why_refused(command.name()) {
         Some(why) => format!("'{name}' is refused: {why}"),
-        None => format!(
-            "unknown command '{name}'; there are INCR, INCRBY, GET, SET, MGET, EXISTS, TYPE and those that COMMAND LIST \
-             names"
-        ),
+        None => {
+            let of_keys = [STRING, GENERIC].into_iter().flatten();
+            let names: Vec<String> = of_keys.map(|entry| entry.name.to_ascii_uppercase()).collect();
+            let names = names.join(", ");
+            format!("unknown command '{name}'; there are {names} and those that COMMAND LIST names")
+        }
     })
 }
 

@@ -239,7 +239,7 @@ fn keys_that_must_ask_again_are_no_changes() {
 }
 
 #[test]
-fn a_floor_above_max_or_of_a_section_beyond_the_quota_is_refused() {
+fn a_floor_above_max_or_of_a_section_beyond_keys_max_is_refused() {
     let mut world = world(100);
     world.namespace.config.max = 500;
     world.grant(Key::Id(1), 0, 500);
@@ -250,8 +250,8 @@ fn a_floor_above_max_or_of_a_section_beyond_the_quota_is_refused() {
     let mut later = world.raise_later(100, 7);
     let place = world.place(Key::Id(100));
     let config = world.namespace.config.clone();
-    world.shard.with_section(place, &config, |queued| queued.section.exceed_quota(100));
+    world.shard.with_section(place, &config, |queued| queued.section.exceed_keys_max(100));
     world.serve(place);
-    let refused = Err(Why::OverQuota { keys_max: 100 });
+    let refused = Err(Why::OverKeysMax { keys_max: 100 });
     assert_eq!(later.try_recv().expect("an answer"), refused);
 }

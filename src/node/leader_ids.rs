@@ -1,18 +1,16 @@
-//! Worker ids for the makers of ids: leased, renewed, released and listed by the leader; and what a wrong clock does
-//! to them.
-//!
-//! `desk.rs` is where leases are asked for, and `free_workers.rs` which worker id one gets. `ids_time.rs` is the time that they
-//! are given by, which `believed_time.rs` believes or not, `key_times.rs` that of keys whose ids are ahead of it, and
-//! `dates.rs` that of ids with a date. `take_back.rs` takes a time back that was logged under a wrong clock. `numbers.rs` takes
+//! What only the leader does for ids: it leases, renews, releases and lists the worker ids of those that make ids, and takes
 //! the numbers of ids that come from a key.
+//!
+//! `desk.rs` is where leases are asked for, and `free_workers.rs` which worker id one gets. They are given by the leader's time
+//! (`wall_clock`). `key_times.rs` is the time of keys whose ids are ahead of it, and `dates.rs` that of ids with a date.
+//! `take_back.rs` takes a time back that was logged under a wrong clock. `key_numbers.rs` takes the numbers of ids that come
+//! from a key.
 
-pub(super) mod believed_time;
 pub(super) mod dates;
 pub(super) mod desk;
 mod free_workers;
-pub(super) mod ids_time;
+pub(super) mod key_numbers;
 pub(super) mod key_times;
-pub(super) mod numbers;
 mod take_back;
 
 use std::sync::Arc;
@@ -22,7 +20,6 @@ use tokio::time::{Instant, timeout_at};
 use self::{
     dates::Dates,
     desk::{DeskAnswer, DeskRequest, WorkerDesk},
-    ids_time::IdsTime,
     key_times::KeyTimes,
 };
 use super::{
@@ -31,6 +28,7 @@ use super::{
     common::Common,
     formats::{WorkerIds, leases_of, worker_ids},
     requests::{checks::namespace_named, operation::ByLeader},
+    wall_clock::ids_time::IdsTime,
     way::attempt::{Attempt, Unanswered},
 };
 use crate::{

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::service::Handovers;
-use crate::node::leases::{
+use crate::node::wall_clock::{
     believed_time::{Belief, ClockDoubt},
     ids_time::IdsTime,
 };

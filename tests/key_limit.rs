@@ -64,7 +64,7 @@ fn assert_says(text: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_beyond_the_quota_is_refused_once_without_a_time_to_come_again() {
+async fn a_key_beyond_keys_max_is_refused_once_without_a_time_to_come_again() {
     let cluster = with_a_full_namespace().await;
     let leader = cluster.leader().await;
     for node in [leader, other_than(leader)] {
@@ -158,12 +158,12 @@ async fn import(cluster: &Cluster, file: &Path) -> Output {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_import_beyond_the_quota_ends_at_once_and_says_how_to_raise_it() {
+async fn an_import_beyond_keys_max_ends_at_once_and_says_how_to_raise_it() {
     let cluster = with_a_full_namespace().await;
     let client = client_of(&cluster, &[1]);
     let dir = tempfile::TempDir::new().expect("a temporary directory");
     let file = dir.path().join("numbers.csv");
-    // More keys than the quota ever allows: nothing is asked for.
+    // More keys than `keys_max` allows: nothing is asked for.
     fs::write(&file, "1,50\n2,60\n3,70\n").expect("a file");
     let output = import(&cluster, &file).await;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -11,9 +11,10 @@ use std::{
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::{free_workers::FreeWorkers, ids_time::IdsTime};
+use super::free_workers::FreeWorkers;
 use crate::{
     consensus::{Group, TermLease},
+    node::wall_clock::ids_time::IdsTime,
     proto::Refusal,
     sequence::{AHEAD_MAX_MS, Command, NamespaceId, Outcome, WorkerAct, WorkerAnswer, WorkerAsk},
     storage::read_workers,
