@@ -353,8 +353,8 @@ async fn an_address_has_its_share_of_the_leaders_memory_whichever_node_it_asks()
     until("the memory is free", || metrics.request_bytes.get() == 0).await;
 }
 
-/// The numbers may be taken, so the refusal is no other. A follower that took it for a sign that the leader is deposed would ask
-/// again until the deadline.
+/// The numbers may be taken, so the refusal is no other. A follower that took it for a sign that the leader is deposed would
+/// ask again until the deadline.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_without_memory_for_a_gapless_request_tells_the_caller_whichever_node_was_asked() {
     let cluster = Cluster::start(3, |config| config.memory_requests_max_mb = LIMIT_MB).await;

@@ -1,7 +1,7 @@
 //! How full a memory is: above which part of its bound keys are evicted (by `releaser.rs`), and above which it has no room for
 //! more keys. While it has none, keys that are new to the term wait until others were evicted, unless they share a section of
-//! which the term has numbers. A key that waits takes room itself: so once as many wait as may, a key that is new to the term is
-//! refused.
+//! which the term has numbers. A key that waits takes room itself: so once as many wait as may, a key that is new to the term
+//! is refused.
 
 use std::sync::atomic::{
     AtomicBool, AtomicUsize,
