@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use crate::common::{
     channel,
     cluster::Cluster,
-    http, http2, id, in_time,
+    eventually, http, http2, id, in_time,
     invoices::{INVOICE, create_invoices},
     other_than, until, with_http, with_resp,
 };
@@ -359,8 +359,6 @@ async fn an_address_has_its_share_of_the_leaders_memory_whichever_node_it_asks()
 async fn a_leader_without_memory_for_a_gapless_request_tells_the_caller_whichever_node_was_asked() {
     let cluster = Cluster::start(3, |config| config.memory_requests_max_mb = LIMIT_MB).await;
     create_invoices(&mut cluster.client(1), |_| {}).await;
-    let leader = cluster.leader().await;
-    let shared = cluster.nodes[&leader].context().clone();
     let ask = async |node: u64, request: &'static str| {
         let request = NextRequest {
             namespace: INVOICE.into(),
@@ -371,14 +369,34 @@ async fn a_leader_without_memory_for_a_gapless_request_tells_the_caller_whicheve
         let answer = cluster.client(node).sequencer.next(request).await;
         answer.map(|answer| answer.into_inner().first)
     };
-    let asked = [(leader, "one"), (other_than(leader), "another")];
-    let all = shared.request_memory.reserve((LIMIT_MB << 20) as usize).unwrap();
-    for (node, request) in asked {
-        let refused = in_time("a refusal", ask(node, request)).await.expect_err("no memory");
-        assert_eq!(reason_of(&refused), (Reason::OutcomeUnknown, Outcome::Unknown), "{refused}");
-        assert!(refused.message().contains("memory_requests_max_mb is 16"), "{refused}");
-    }
-    drop(all);
+    let asked = eventually("both are asked while one leads", async || {
+        let leader = cluster.leader().await;
+        let shared = cluster.nodes[&leader].context().clone();
+        let leads = || {
+            let now = shared.group.leadership().borrow().clone();
+            (now.term, now.own.is_some())
+        };
+        let led = leads();
+        let asked = [(leader, "one"), (other_than(leader), "another")];
+        let all = shared.request_memory.reserve((LIMIT_MB << 20) as usize).ok()?;
+        let mut told = Vec::new();
+        for (node, request) in asked {
+            told.push(in_time("a refusal", ask(node, request)).await);
+        }
+        drop(all);
+        if leads() != led {
+            return None;
+        }
+        for refused in told {
+            let refused = refused.expect_err("no memory");
+            let reason = reason_of(&refused);
+            assert_eq!(reason, (Reason::OutcomeUnknown, Outcome::Unknown), "{refused}");
+            assert!(refused.message().contains("memory_requests_max_mb is 16"), "{refused}");
+        }
+        Some(asked)
+    })
+    .await;
+    let leader = asked[0].0;
     // Whether a refused message took its number or not, it gets it now, and no number is left out.
     let mut numbers = Vec::new();
     for (node, request) in asked.into_iter().chain([(leader, "a third one")]) {

@@ -11,9 +11,10 @@ use ratchet::{
     },
 };
 use serde_json::json;
-use tonic::Code;
+use tonic::{Code, Request};
 
 use crate::common::{
+    PATIENCE,
     closed::{ADMIN, Asking, Closed, asking, create, everything, grant, granting},
     cluster::Cluster,
     http, other_than,
@@ -127,7 +128,11 @@ async fn two_administrators_that_revoke_one_another_at_a_time_leave_one() {
     let by = |token: Option<&str>| AccessClient::new(asking(cluster.address(1), token));
     create(&mut by(None), ADMIN, ADMIN, everything()).await.expect("a token");
     by(Some(ADMIN)).set_grants(granting("anonymous", None, &[])).await.expect("closed");
-    let revoke = |name: &str| RevokeTokenRequest { name: name.to_owned(), id: None };
+    let revoke = |name: &str| {
+        let mut call = Request::new(RevokeTokenRequest { name: name.to_owned(), id: None });
+        call.set_timeout(PATIENCE);
+        call
+    };
     let mut last = ADMIN.to_owned();
     for round in 0..20 {
         let [one, other] = ["one", "other"].map(|name| format!("{name}-{round}"));

@@ -140,7 +140,8 @@ impl Way {
             laps::lap(Phase::Leader);
             let refusal = match rested {
                 Ok(()) => continue,
-                Err(NoAttempt::Stopped) if origin != Origin::Client => {
+                // The follower has its own deadline, and may ask the next leader.
+                Err(_) if origin != Origin::Client => {
                     return Err(not_led(may_be_done, request.trace()));
                 }
                 Err(NoAttempt::Stopped) => {

@@ -2,7 +2,8 @@
 //!
 //! The service is the library's own. It does not look who asks, and its streams have no end of their own. So the body of a call
 //! lets each message in, and the body of the answer ends the stream. A caller that does not read the answer holds that body up.
-//! So a task looks who asks, and the call of such a caller is given up (`unread_answers.rs`).
+//! So a task looks who asks, and the call of such a caller is given up (`unread_answers.rs`). The body of the call ends then,
+//! too: the library reads it until its end.
 //!
 //! Invariant: a caller that is refused is described nothing that it asks for from then on. A stream of such a caller ends, also
 //! if nothing is asked over it, or nothing of its answer is read.
@@ -43,12 +44,15 @@ pub struct Asker {
     why: OnceLock<Refusal>,
     /// Cancelled then.
     ended: CancellationToken,
+    /// Cancelled once nothing more is answered.
+    is_answered: CancellationToken,
 }
 
 impl Asker {
     /// The caller `by`, whose stream has not ended.
     pub fn new(access: Arc<Access>, by: Principal) -> Asker {
-        Asker { access, by, why: OnceLock::new(), ended: CancellationToken::new() }
+        let [ended, is_answered] = [(); 2].map(|()| CancellationToken::new());
+        Asker { access, by, why: OnceLock::new(), ended, is_answered }
     }
 
     /// Sees that what has come over the stream may be asked. If it may not, the stream ends.
@@ -58,6 +62,17 @@ impl Asker {
     pub fn let_in(&self) -> Result<(), Refusal> {
         let let_in = self.access.let_in(&self.by, Wanted::Anything);
         let_in.inspect_err(|refusal| self.end(refusal.clone()))
+    }
+
+    /// Ends with the reason for which nothing more is to be read of the call.
+    pub async fn until_ended(self: Arc<Self>) -> Status {
+        tokio::select! {
+            biased;
+            () = self.ended.cancelled() => {}
+            () = self.is_answered.cancelled() => {}
+        }
+        let over = || Status::cancelled("the answer has ended");
+        self.why.get().map_or_else(over, |why| why.clone().into())
     }
 
     /// Ends the stream at `stop`, or once its caller is refused.
@@ -103,6 +118,12 @@ struct Described {
     is_over: bool,
     metrics: Arc<Metrics>,
     _looking: AbortOnDropHandle<()>,
+}
+
+impl Drop for Described {
+    fn drop(&mut self) {
+        self.asker.is_answered.cancel();
+    }
 }
 
 impl Described {

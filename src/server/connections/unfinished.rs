@@ -20,6 +20,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures::{FutureExt, future::BoxFuture};
 use hyper::{Request, body::Incoming};
 use tonic::{Status, service::Routes};
 
@@ -46,7 +47,8 @@ pub fn metered(
         let is_stream = asker.is_some() || STREAMS.contains(&request.uri().path());
         let arrival = Arrival::new(is_stream);
         let silence = is_stream.then(|| Caller::silence(idle)).flatten();
-        Meter { silence, asker, ..Meter::new(memory.clone(), patience, arrival) }
+        let ended = asker.clone().map(|asker| asker.until_ended().boxed());
+        Meter { silence, asker, ended, ..Meter::new(memory.clone(), patience, arrival) }
     })
 }
 
@@ -63,6 +65,8 @@ pub struct Meter {
     silence: Option<Silence>,
     /// Of a stream of the reflection service.
     asker: Option<Arc<Asker>>,
+    /// The end of that stream.
+    ended: Option<BoxFuture<'static, Status>>,
 }
 
 /// The bytes of a message for which there is no memory yet.
@@ -82,6 +86,7 @@ impl Meter {
             held_back: None,
             silence: None,
             asker: None,
+            ended: None,
         }
     }
 
@@ -163,6 +168,12 @@ impl Inspect for Meter {
 
     /// Waits for more, unless that is late.
     fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
+        if let Some(ended) = &mut self.ended
+            && let Poll::Ready(why) = ended.poll_unpin(cx)
+        {
+            self.ended = None;
+            return Poll::Ready(why);
+        }
         if self.arrival.is_between_messages()
             && let Some(silence) = &mut self.silence
             && let Poll::Ready(too_long) = silence.poll_too_long(cx)
@@ -184,8 +195,6 @@ impl Inspect for Meter {
 
 #[cfg(test)]
 mod tests {
-    use futures::FutureExt;
-
     use super::{
         super::arrival::tests::{NEARLY, PATIENCE, message},
         *,
