@@ -40,14 +40,14 @@ pub struct OfNamespaces {
 
 impl NamespaceMetrics {
     /// A metric that shows one figure of each place.
-    pub(in crate::metrics) fn show(&self, figure: Figure) -> OfNamespaces {
+    pub fn show(&self, figure: Figure) -> OfNamespaces {
         OfNamespaces { places: self.clone(), figure }
     }
 }
 
 impl OfNamespaces {
     /// The places that it shows.
-    pub(in crate::metrics) fn places(&self) -> &NamespaceMetrics {
+    pub fn places(&self) -> &NamespaceMetrics {
         &self.places
     }
 }
