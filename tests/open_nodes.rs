@@ -11,17 +11,16 @@ use std::{
     },
 };
 
-use prost::Message;
 use ratchet::{
     node::{Config, StartError, hash_of},
     proto::{
         peer::{
-            AdministerRequest, ForwardReplies, ForwardRequest, ForwardRequests, Founding, Header,
-            HelloRequest, RaftMessage, peer_client::PeerClient,
+            AdministerRequest, ForwardReplies, ForwardRequests, Founding, Header, HelloRequest,
+            RaftMessage, peer_client::PeerClient,
         },
         v1::{
-            AddNodeRequest, FoundRequest, MembershipResponse, NextRequest, StatusRequest,
-            StatusResponse, access_client::AccessClient, admin_client::AdminClient,
+            AddNodeRequest, FoundRequest, MembershipResponse, StatusRequest, StatusResponse,
+            access_client::AccessClient, admin_client::AdminClient,
         },
     },
     sequence::{AccessChange, Command, Grant, Outcome, PRINCIPALS_MAX, PrincipalKey},
@@ -31,10 +30,10 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status, Streaming, transport::Channel};
 
 use crate::common::{
-    PATIENCE, append, channel,
+    append, channel,
     closed::{ADMIN, Asking, asking, create, everything, granting, next},
     cluster::Cluster,
-    eventually, free_ports, http_get, id, in_time, own_ip,
+    eventually, forwarded, free_ports, http_get, in_time, own_ip,
     processes::{Process, Processes, ratchet},
     until,
 };
@@ -232,17 +231,8 @@ async fn forwarding(
         election_timeout_ms: cluster.configs[&1].election_timeout_ms,
         from_incarnation: incarnation,
     };
-    let asked = NextRequest { namespace: "book".to_owned(), key: id(1), ..Default::default() };
-    let request = ForwardRequest {
-        id: 7,
-        left_ms: PATIENCE.as_millis() as u64,
-        method: "ratchet.v1.Sequencer/Next".into(),
-        message: asked.encode_to_vec().into(),
-        ..ForwardRequest::default()
-    };
-    let requests = ForwardRequests { header: Some(header), requests: vec![request] };
     let (messages, stream) = mpsc::channel(1);
-    messages.send(requests).await.expect("sent");
+    messages.send(forwarded(header)).await.expect("sent");
     let replies = peer.forward(ReceiverStream::new(stream)).await.expect("a stream");
     let mut replies = replies.into_inner();
     let reply = in_time("a reply", replies.message()).await.expect("a reply").expect("one");

@@ -24,11 +24,15 @@ use std::{
     time::Duration,
 };
 
+use prost::Message;
 use ratchet::{
     node::Config,
     proto::{
         Refusal,
-        peer::{RaftMessage, RaftReply, peer_client::PeerClient},
+        peer::{
+            ForwardRequest, ForwardRequests, Header, RaftMessage, RaftReply,
+            peer_client::PeerClient,
+        },
         v1::{
             AddNodeRequest, CurrentRequest, FoundRequest, FoundResponse, Key, MembershipResponse,
             NextManyRequest, NextRequest, NextResponse, PromoteNodeRequest, RemoveNodeRequest,
@@ -126,6 +130,19 @@ pub async fn append(
     peer: &mut PeerClient<Channel>, message: RaftMessage,
 ) -> Result<Option<RaftReply>, Status> {
     peer.append(futures::stream::iter([message])).await?.into_inner().message().await
+}
+
+/// The request with the id 7 of a peer for a number, of a caller on the peer's own machine.
+pub fn forwarded(header: Header) -> ForwardRequests {
+    let asked = NextRequest { namespace: "book".to_owned(), key: id(1), ..NextRequest::default() };
+    let request = ForwardRequest {
+        id: 7,
+        left_ms: PATIENCE.as_millis() as u64,
+        method: "ratchet.v1.Sequencer/Next".into(),
+        message: asked.encode_to_vec().into(),
+        ..ForwardRequest::default()
+    };
+    ForwardRequests { header: Some(header), requests: vec![request] }
 }
 
 /// A client of the public API at one node.

@@ -13,11 +13,11 @@ use ratchet::{
     proto::{
         Refusal,
         peer::{
-            AdministerRequest, Asker, ForwardRequest, ForwardRequests, Header, HelloRequest,
-            MemoryPart, RaftMessage, RaftReply, SnapshotPart, administer_reply, asker::Shown,
-            forward_reply, peer_client::PeerClient,
+            AdministerRequest, Asker, ForwardRequests, Header, HelloRequest, MemoryPart,
+            RaftMessage, RaftReply, SnapshotPart, administer_reply, asker::Shown, forward_reply,
+            peer_client::PeerClient,
         },
-        v1::{CreateNamespaceRequest, NextRequest},
+        v1::CreateNamespaceRequest,
     },
     storage::{LogId, Types, Vote, codec},
 };
@@ -26,7 +26,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status, Streaming, transport::Channel};
 
 use crate::common::{
-    PATIENCE, append, certificates::Certificates, cluster::Cluster, eventually, id, in_time,
+    PATIENCE, append, certificates::Certificates, cluster::Cluster, eventually, forwarded, in_time,
     other_than, others, until,
 };
 
@@ -98,16 +98,7 @@ impl Speaker {
 
     /// A request for a number, of a caller on the node's own machine.
     pub fn forwarded(&self) -> ForwardRequests {
-        let asked =
-            NextRequest { namespace: "book".to_owned(), key: id(1), ..NextRequest::default() };
-        let request = ForwardRequest {
-            id: 7,
-            left_ms: PATIENCE.as_millis() as u64,
-            method: "ratchet.v1.Sequencer/Next".into(),
-            message: asked.encode_to_vec().into(),
-            ..ForwardRequest::default()
-        };
-        ForwardRequests { header: Some(self.header.clone()), requests: vec![request] }
+        forwarded(self.header.clone())
     }
 
     /// Forwards a request for a number.

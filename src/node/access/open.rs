@@ -14,8 +14,7 @@ use crate::{
     sequence::{AddressRange, Grant, NodeId, Principals},
 };
 
-/// How many letters of a list of grants are told of a port that is open. The text goes to the leader with each answer to an
-/// append.
+/// How many letters of a list of grants are told of a port that is open. The leader keeps the text of each member.
 const GRANTED_MAX: usize = 256;
 
 /// A port for clients, or for administrators, that strangers reach.

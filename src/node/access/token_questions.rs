@@ -1,4 +1,4 @@
-//! How often the leader is asked whether it knows a token that this node does not know: strangers may show any.
+//! The queue of callers whose tokens this node does not know. The leader is asked about one after the other.
 
 use std::time::Duration;
 

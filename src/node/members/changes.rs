@@ -69,8 +69,11 @@ impl ByLeader for v1::AddNodeRequest {
         if !members.group.view.principals().is_open() {
             check_peer_addresses(&members.config, [peer_address].into_iter())?;
             if was_open {
-                let tells = "the node has not said whether its peers come with TLS";
-                refuse!(NotHeardYet, "the cluster has tokens now, and {tells}: ask again");
+                refuse!(
+                    NotHeardYet,
+                    "nothing is added: the cluster has tokens since just now, and node {id} has not said whether its peers come \
+                     with TLS; ask again"
+                );
             }
         }
         let others = members.group.members().into_iter().map(|(id, (known, _))| (id, known));

@@ -64,14 +64,18 @@ pub struct PeerConnection {
 }
 
 impl PeerConnection {
+    /// Whether a node is at the other end, whoever may do what in the cluster.
+    fn is_vouched(&self) -> bool {
+        self.certified.is_some() || self.is_nodes
+    }
+
     /// Checks that a node is at the other end: its certificate says so, or nobody else reaches the port. While everybody may do
     /// everything, nobody has to show that. The address of the other end tells nothing: a proxy may pass a connection on.
     ///
     /// # Errors
     /// FAILED_PRECONDITION if not everybody may do everything, and strangers could have made the connection.
     pub fn check_vouched(&self) -> Result<(), Refusal> {
-        let is_vouched = self.certified.is_some() || self.is_nodes;
-        if is_vouched || self.group.view.principals().is_open() {
+        if self.is_vouched() || self.group.view.principals().is_open() {
             return Ok(());
         }
         Err(refusal!(
@@ -83,7 +87,6 @@ impl PeerConnection {
 
     /// Ends with the error of [`PeerConnection::check_vouched`], as soon as that has one. `None` if it never has.
     fn until_unvouched(&self) -> Option<BoxFuture<'static, Refusal>> {
-        let is_vouched = self.certified.is_some() || self.is_nodes;
         let connection = self.clone();
         let refused = async move {
             loop {
@@ -93,7 +96,7 @@ impl PeerConnection {
                 }
             }
         };
-        (!is_vouched).then(|| refused.boxed())
+        (!self.is_vouched()).then(|| refused.boxed())
     }
 
     /// Refuses a message that names another sender than the certificate.
