@@ -196,9 +196,6 @@ fn apply_bump<T: Table>(
         Ok((record, chunk)) => {
             // Epochs only raise a ceiling, unless the record's is beyond all numbers.
             assert!(chunk.old >= before.max_seq, "the table is damaged: {before:?}");
-            // In a release no replica ends here: the term that gets the chunk asserts that it is not empty, nor below the
-            // ceiling.
-            debug_assert_eq!(chunk.new, record.max_seq, "a chunk ends at the new ceiling");
             write_section(table, entry, &bump.section, (&before, record), progression)?;
             Ok(Bumped::Chunk(chunk))
         }
@@ -377,8 +374,8 @@ fn apply_take<T: Table>(
         Ok(taken) => taken,
         Err(left) => return Ok(Taken::Exhausted { left }),
     };
-    // In a release no replica ends here: the term that gets the numbers asserts how many they are.
-    debug_assert!(range.first > before.max_seq, "{range:?} above {before:?}");
+    // The numbers lie above the ceiling, unless that is beyond all numbers. The term that gets them asserts how many they are.
+    assert!(range.first > before.max_seq, "the table is damaged: {before:?}");
     write_section(table, entry, section, (before, record), progression)?;
     Ok(Taken::Range(range))
 }
@@ -422,10 +419,9 @@ fn rewrite<T: Table>(
     if after.step > 0 {
         after.step = after.step.clamp(step_min, step_max);
     }
-    // Earlier epochs may have used the numbers up to the floor. In a release no replica ends here, and no such number comes
-    // again: the section stays as it is, and the term that proposed the change is told of one section fewer.
+    // Earlier epochs may have used the numbers up to the floor. So a section that would fall below it stays as it is. The term
+    // that proposed the trim or the release is told of one section fewer: it does not return its epoch, or it ends.
     let floor = before.floor_at(entry.epoch, progression.increment);
-    debug_assert!(after.max_seq >= floor, "{before:?} to {after:?}");
     if after.max_seq < floor {
         return Ok(Some(false));
     }
