@@ -48,8 +48,10 @@ impl Cursor {
     pub fn advance(&mut self, last: u64, increment: u64) -> Range {
         let first = self.next;
         assert!(first <= last, "a cursor only moves up: {first} to {last}");
-        // Once for each call of a key: a division, which would be the longest of the steps that take a number.
-        debug_assert!((last - first).is_multiple_of(increment));
+        assert!(
+            (last - first).is_multiple_of(increment),
+            "a cursor moves by increments of {increment}: {first} to {last}"
+        );
         // Both are at most 2^63 - 1.
         self.next = last + increment;
         self.fast_limit |= IN_USE;
