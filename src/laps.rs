@@ -64,10 +64,10 @@ impl Phase {
 
 /// The stopwatch of one call.
 #[derive(Debug)]
-pub struct Laps(Mutex<Times>);
+pub struct Laps(Mutex<LapTimes>);
 
 #[derive(Debug)]
-struct Times {
+struct LapTimes {
     began: Instant,
     /// When the last wait ended that was told.
     last: Instant,
@@ -89,7 +89,7 @@ impl Laps {
     /// A stopwatch that runs from now on.
     pub fn start() -> Arc<Laps> {
         let began = Instant::now();
-        Arc::new(Laps(Mutex::new(Times { began, last: began, spent: [Duration::ZERO; PHASES] })))
+        Arc::new(Laps(Mutex::new(LapTimes { began, last: began, spent: [Duration::ZERO; PHASES] })))
     }
 
     /// The future of a call whose waits are told to this stopwatch.

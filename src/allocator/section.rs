@@ -34,7 +34,7 @@ use crate::{
 
 /// The result of asking a section for numbers.
 #[derive(Debug)]
-pub enum Take {
+pub enum SectionAnswer {
     /// The numbers.
     Range {
         /// The numbers.
@@ -51,7 +51,7 @@ pub enum Take {
 /// The result of granting a chunk.
 #[derive(Debug)]
 #[must_use]
-pub struct Granted {
+pub struct GrantOutcome {
     /// True if every key of the section must ask it before it takes another number.
     pub keys_must_ask: bool,
     /// How the step changed, if it did.
@@ -110,17 +110,17 @@ impl Section {
     }
 
     /// Takes the next `count` (at least 1) numbers of the key at `cursor`, or says what is missing.
-    pub fn take(&self, cursor: &mut Cursor, config: &NamespaceConfig, count: u64) -> Take {
+    pub fn take(&self, cursor: &mut Cursor, config: &NamespaceConfig, count: u64) -> SectionAnswer {
         let left = self.left(cursor, config);
         let owned = match self.owned() {
             Some(owned) if left >= count => owned,
             _ if self.is_exhausted(config.max) => {
-                return Take::Refused(Why::Exhausted { left });
+                return SectionAnswer::Refused(Why::Exhausted { left });
             }
             _ if let Some(keys_max) = self.over_keys_max_of(config) => {
-                return Take::Refused(Why::OverKeysMax { keys_max });
+                return SectionAnswer::Refused(Why::OverKeysMax { keys_max });
             }
-            _ => return Take::TooFew,
+            _ => return SectionAnswer::TooFew,
         };
         let last = cursor.next() + (count - 1) * config.increment;
         assert!(last > owned.floor && last <= owned.ceiling.min(config.max), "{last} of {owned:?}");
@@ -133,7 +133,7 @@ impl Section {
         // Ids of keys come with a floor, which reaches further; other formats do without a refill.
         let wants_bump = is_low && config.format.is_none() && !self.is_exhausted(config.max);
         let refill = wants_bump.then(|| BumpSize::fill(self.step, left - count));
-        Take::Range { range, refill }
+        SectionAnswer::Range { range, refill }
     }
 
     /// How many numbers are left for the key at `cursor`, which is moved above the section's floor.
@@ -145,7 +145,7 @@ impl Section {
     /// bump takes.
     pub fn grant(
         &mut self, chunk: Chunk, config: &NamespaceConfig, now: Instant, bump_time: Duration,
-    ) -> Granted {
+    ) -> GrantOutcome {
         assert!(chunk.old < chunk.new, "a chunk is not empty: {chunk:?}");
         let before = self.owned().copied();
         // Chunks of one term are adjacent. If one were not, the numbers between would be somebody
@@ -176,7 +176,7 @@ impl Section {
             refill_at: chunk.new.saturating_sub(margin),
             granted_at: GrantTime::at(now),
         });
-        Granted { keys_must_ask: is_apart, step_change }
+        GrantOutcome { keys_must_ask: is_apart, step_change }
     }
 
     /// Notes that a bump found no number under `max`.

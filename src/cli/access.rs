@@ -22,7 +22,7 @@ use super::{
     connection::{Ask, Connection},
     flags::Flags,
     output,
-    token_file::Token as Secret,
+    token_file::SecretToken,
 };
 use crate::{
     clock::{BootClock, Clock, whole_ms},
@@ -169,9 +169,9 @@ impl Create {
         let Some(path) = &self.file else {
             return self.print(client, json).await;
         };
-        let (token, is_new) = Secret::of_file("--file", path)?;
+        let (token, is_new) = SecretToken::of_file("--file", path)?;
         let created = self.ask(client, &token, !is_new).await;
-        let principal = created.map_err(|error| Secret::refused(path, error))?;
+        let principal = created.map_err(|error| SecretToken::refused(path, error))?;
         warn_of_missing(&principal);
         let path = path.display().to_string();
         let created = Created { token: None, file: Some(&path), principal: &principal };
@@ -181,7 +181,7 @@ impl Create {
 
     /// Creates it, and prints the token alone.
     async fn print(&self, client: &Client, json: bool) -> Result<(), CommandError> {
-        let token = Secret::draw()?;
+        let token = SecretToken::draw()?;
         let unseen = format!(
             "; nobody has seen the token: if ratchet token list shows it, revoke it with ratchet token revoke {} --id {}",
             self.name,
@@ -198,7 +198,7 @@ impl Create {
 
     /// Has the cluster create it. If the token is not new, an earlier run may have had it created already.
     async fn ask(
-        &self, client: &Client, token: &Secret, may_be_there: bool,
+        &self, client: &Client, token: &SecretToken, may_be_there: bool,
     ) -> Result<v1::Principal, Error> {
         let ends = |lifetime| BootClock.wall_ms().saturating_add(whole_ms(lifetime));
         let request = v1::CreateTokenRequest {

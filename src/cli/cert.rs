@@ -19,7 +19,7 @@ use rcgen::{SanType, string::Ia5String};
 use rustls::pki_types::DnsName;
 use serde_json::{Map, Value, json};
 
-use self::authority::{Authority, Pair, Subject, Unusable};
+use self::authority::{Authority, CertificateSubject, Pair, Unusable};
 use super::{
     command_error::CommandError,
     files::{self, Existing, Readers, Staged},
@@ -85,7 +85,7 @@ struct Node {
     #[arg(long = "host", required = true, value_delimiter = ',', value_name = "HOST")]
     hosts: Vec<String>,
     #[command(flatten)]
-    leaf: Leaf,
+    leaf: LeafArguments,
 }
 
 #[derive(Debug, Args)]
@@ -97,12 +97,12 @@ struct Client {
     #[arg(long)]
     name: String,
     #[command(flatten)]
-    leaf: Leaf,
+    leaf: LeafArguments,
 }
 
 /// A certificate that a CA signs.
 #[derive(Debug, Args)]
-struct Leaf {
+struct LeafArguments {
     #[command(flatten)]
     directory: Directory,
     /// For how many days it is valid; no longer than the CA
@@ -251,7 +251,8 @@ impl Node {
         check("cluster", cluster)?;
         let hosts: Result<Vec<SanType>, _> = hosts.iter().map(|text| host(text)).collect();
         let uri = node_uri(cluster, *node_id);
-        let subject = Subject::node(format!("node {node_id} of {cluster}"), uri.clone(), hosts?);
+        let subject =
+            CertificateSubject::node(format!("node {node_id} of {cluster}"), uri.clone(), hosts?);
         let made = leaf.make(&format!("node-{node_id}"), subject.map_err(cannot_make)?, now_ms)?;
         let authority = leaf.directory.file("ca.crt").display().to_string();
         let settings = [
@@ -288,7 +289,8 @@ impl Client {
         check("cluster", cluster)?;
         check("name", name)?;
         let uri = client_uri(cluster, name);
-        let subject = Subject::client(format!("client {name} of {cluster}"), uri.clone());
+        let subject =
+            CertificateSubject::client(format!("client {name} of {cluster}"), uri.clone());
         let made = leaf.make(&format!("client-{name}"), subject.map_err(cannot_make)?, now_ms)?;
         let mut value = made.value(cluster, &uri);
         value["name"] = json!(name);
@@ -321,9 +323,11 @@ impl Written {
     }
 }
 
-impl Leaf {
+impl LeafArguments {
     /// Makes the files `name.crt` and `name.key`.
-    fn make(&self, name: &str, subject: Subject, now_ms: u64) -> Result<Written, CommandError> {
+    fn make(
+        &self, name: &str, subject: CertificateSubject, now_ms: u64,
+    ) -> Result<Written, CommandError> {
         let files = ["crt", "key"].map(|end| self.directory.file(&format!("{name}.{end}")));
         for path in &files {
             if !self.replace && files::is_there(path)? {
@@ -345,7 +349,7 @@ impl Leaf {
     }
 
     /// Has it signed. Tells if it ends earlier than was asked for.
-    fn sign(&self, subject: Subject, now: u64) -> Result<Pair, CommandError> {
+    fn sign(&self, subject: CertificateSubject, now: u64) -> Result<Pair, CommandError> {
         let authority = self.directory.authority()?;
         let certificates = self.directory.file("ca.crt");
         let end = date_and_time(authority.until.saturating_mul(1_000));

@@ -6,7 +6,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::Args;
 use ratchet_client::{Builder, Client, Error, Tls};
 
-use super::{command_error::CommandError, files::read_named, token_file::Token};
+use super::{command_error::CommandError, files::read_named, token_file::SecretToken};
 
 /// A subcommand that asks a cluster, with the flags that say which one.
 #[derive(Debug, Args)]
@@ -109,7 +109,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::client`].
     pub fn client_showing(
-        &self, token: Option<&Token>, servers: &[String], at_least: Duration,
+        &self, token: Option<&SecretToken>, servers: &[String], at_least: Duration,
     ) -> Result<Client, Error> {
         self.builder(token, servers, at_least)?.build()
     }
@@ -133,13 +133,13 @@ impl Connection {
     }
 
     /// The token that a flag names.
-    fn token(&self) -> Result<Option<Token>, Error> {
+    fn token(&self) -> Result<Option<SecretToken>, Error> {
         let file = self.token_file.as_deref();
-        file.map(|path| Token::read("--token-file", path)).transpose()
+        file.map(|path| SecretToken::read("--token-file", path)).transpose()
     }
 
     fn builder(
-        &self, token: Option<&Token>, servers: &[String], at_least: Duration,
+        &self, token: Option<&SecretToken>, servers: &[String], at_least: Duration,
     ) -> Result<Builder, Error> {
         let timeout = Duration::from_millis(self.timeout_ms).max(at_least);
         let mut builder = Client::builder().servers(servers).timeout(timeout);

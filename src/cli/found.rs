@@ -10,7 +10,7 @@ use super::{
     connection::{Ask, Connection},
     node::list,
     output,
-    token_file::Token,
+    token_file::SecretToken,
 };
 
 /// `ratchet found`.
@@ -31,9 +31,9 @@ impl Ask for Found {
         };
         // An error in the other flags is told before a file is made.
         connection.client()?;
-        let (token, _) = Token::of_file("--admin-token-file", path)?;
+        let (token, _) = SecretToken::of_file("--admin-token-file", path)?;
         let founded = found_with(&token, connection).await;
-        let answer = founded.map_err(|error| Token::refused(path, error))?;
+        let answer = founded.map_err(|error| SecretToken::refused(path, error))?;
         let text = founded_to_text(&answer);
         let text = format!("{text}\nthe token that may do everything is in {}", path.display());
         output::result(connection.json, &answer, &text)
@@ -41,7 +41,9 @@ impl Ask for Found {
 }
 
 /// Founds a cluster of this token.
-async fn found_with(token: &Token, connection: &Connection) -> Result<v1::FoundResponse, Error> {
+async fn found_with(
+    token: &SecretToken, connection: &Connection,
+) -> Result<v1::FoundResponse, Error> {
     let founded = connection.client()?.found_with_token(token.sha256()).await;
     let code = founded.as_ref().err().and_then(Error::code);
     match code {

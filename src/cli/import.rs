@@ -34,8 +34,8 @@ use self::{
     alike::MappedKeys,
     check::{Checked, check},
     progress::Progress,
-    rows::{Expected, Format},
-    send::Import as Sending,
+    rows::{Expected, RowFormat},
+    send::RowSender,
 };
 use super::{
     command_error::CommandError,
@@ -57,8 +57,8 @@ pub struct Import {
     file: PathBuf,
     /// What the file is: rows of "key,number" (or "first-last,number" for sections that ids share), or the rows of Leaf's table
     /// leaf_alloc or of Tinyid's tiny_id_info, as mysql --batch prints them
-    #[arg(long, value_enum, default_value_t = Format::Csv)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = RowFormat::Csv)]
+    format: RowFormat,
     /// Check the file, and raise nothing
     #[arg(long)]
     dry_run: bool,
@@ -102,7 +102,7 @@ impl Ask for Import {
             Some(path) => progress::read(path, &record)?,
             None => 0,
         };
-        let sending = Sending {
+        let sending = RowSender {
             client: &client,
             format: self.format,
             expected: &expected,

@@ -24,7 +24,7 @@ use std::{
 use tracing::Metadata;
 use tracing_subscriber::{EnvFilter, filter::Directive, fmt::MakeWriter};
 
-use self::queue::{LogQueue, Room};
+use self::queue::{LineRoom, LogQueue};
 use super::{
     command_error::CommandError,
     settings::{LOG_FILTER, LogFormat},
@@ -99,7 +99,7 @@ fn describe(panicked: &PanicHookInfo<'_>, wants_backtrace: bool) -> String {
 }
 
 /// Takes a whole line at a time: that is how `tracing_subscriber` writes.
-pub struct LineWriter<'a>(&'a LogQueue, Room);
+pub struct LineWriter<'a>(&'a LogQueue, LineRoom);
 
 impl Write for LineWriter<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
@@ -116,14 +116,14 @@ impl<'a> MakeWriter<'a> for LogQueue {
     type Writer = LineWriter<'a>;
 
     fn make_writer(&'a self) -> LineWriter<'a> {
-        LineWriter(self, Room::Shared)
+        LineWriter(self, LineRoom::Shared)
     }
 
     fn make_writer_for(&'a self, of: &Metadata<'_>) -> LineWriter<'a> {
         let room = match of.target() {
-            PANIC => Room::Reserved,
-            AUDIT => Room::Audit,
-            _ => Room::Shared,
+            PANIC => LineRoom::Reserved,
+            AUDIT => LineRoom::Audit,
+            _ => LineRoom::Shared,
         };
         LineWriter(self, room)
     }

@@ -18,7 +18,9 @@ use crate::{
     node::{
         Config,
         config::FenceKind,
-        settings::{ClientTls, OptionalListen, PeerTls, Peers, Sample, Segments, for_each_setting},
+        settings::{
+            ClientTls, OptionalListen, PeerTls, Peers, Sample, SegmentSizes, for_each_setting,
+        },
         text_table::{SecretTable, TextTable},
     },
     sequence::NodeId,

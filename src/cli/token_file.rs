@@ -24,26 +24,26 @@ const PREFIX: &str = "ratchet_";
 const CHARS_MIN: usize = 22;
 
 /// A token. It is not `Debug`, so that it is not printed by mistake.
-pub struct Token(String);
+pub struct SecretToken(String);
 
-impl Token {
+impl SecretToken {
     /// A new token.
     ///
     /// # Errors
     /// If the system gives no random bytes.
-    pub fn draw() -> Result<Token, CommandError> {
+    pub fn draw() -> Result<SecretToken, CommandError> {
         let mut bytes = [0; RANDOM_BYTES];
         SystemRandom::new().fill(&mut bytes).map_err(|_| {
             CommandError::other("the system gives no random bytes to draw a token from; try again")
         })?;
-        Ok(Token(format!("{PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(bytes))))
+        Ok(SecretToken(format!("{PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(bytes))))
     }
 
     /// The token in the file that a flag names. It stands in one line, whose end does not count.
     ///
     /// # Errors
     /// If the file cannot be read, or what is in it is no token.
-    pub fn read(flag: &str, path: &Path) -> Result<Token, Error> {
+    pub fn read(flag: &str, path: &Path) -> Result<SecretToken, Error> {
         let refused = |why: &str| Error::Invalid(format!("{flag} {}: {why}", path.display()));
         let text = String::from_utf8(files::read_named(flag, path)?);
         let text = text.map_err(|_| refused("it is no text; give a file with a token in it"))?;
@@ -51,23 +51,24 @@ impl Token {
         // The client knows what a token is made of.
         let built = Client::builder().token(text).build();
         built.map_err(|why| refused(&why.to_string()))?;
-        Ok(Token(text.to_owned()))
+        Ok(SecretToken(text.to_owned()))
     }
 
     /// The token in the file that `flag` names. If there is no such file, it is a new one, and the file has it then: only its
     /// owner can read it. False with one that was there.
     ///
     /// # Errors
-    /// As [`Token::read`], also if the token is short enough to be guessed; or if the file cannot be written.
-    pub fn of_file(flag: &str, path: &Path) -> Result<(Token, bool), CommandError> {
+    /// As [`SecretToken::read`], also if the token is short enough to be guessed; or if the file cannot be written.
+    pub fn of_file(flag: &str, path: &Path) -> Result<(SecretToken, bool), CommandError> {
         if !files::is_there(path)? {
-            let token = Token::draw()?;
+            let token = SecretToken::draw()?;
             let line = format!("{}\n", token.0);
             Staged::new(path.to_owned(), &line, Readers::Owner)?.publish(Existing::Kept)?;
             return Ok((token, true));
         }
         let another = "; to have a token drawn, name a file that is not there yet";
-        let token = Token::read(flag, path).map_err(|why| CommandError::from(why).and(another))?;
+        let token =
+            SecretToken::read(flag, path).map_err(|why| CommandError::from(why).and(another))?;
         match token.0.len() < CHARS_MIN {
             false => Ok((token, false)),
             true => Err(CommandError::refused(format!(
@@ -120,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_drawn_token_is_one_that_calls_can_carry_and_no_two_are_alike() {
-        let [one, other] = [(); 2].map(|()| Token::draw().unwrap());
+        let [one, other] = [(); 2].map(|()| SecretToken::draw().unwrap());
         assert_ne!(one.text(), other.text());
         let random = one.text().strip_prefix("ratchet_").expect("what it begins with");
         assert_eq!(random.len(), 43);
@@ -131,7 +132,7 @@ mod tests {
     #[test]
     fn the_hash_of_a_token_is_that_of_its_text() {
         // As of `printf abc | sha256sum`.
-        let token = Token("abc".to_owned());
+        let token = SecretToken("abc".to_owned());
         assert!(token.sha256().starts_with(&[0xba, 0x78, 0x16, 0xbf, 0x8f, 0x01, 0xcf]));
         assert_eq!((token.sha256().len(), &*token.id()), (32, "ba7816bf8f01"));
     }
@@ -140,14 +141,14 @@ mod tests {
     fn a_new_token_is_in_a_file_of_its_owners_and_is_taken_from_there_the_next_time() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("admin.token");
-        let (drawn, is_new) = Token::of_file("--file", &path).unwrap();
+        let (drawn, is_new) = SecretToken::of_file("--file", &path).unwrap();
         assert!(is_new);
         assert_eq!(fs::read_to_string(&path).unwrap(), format!("{}\n", drawn.text()));
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing else is left");
-        let (read, is_new) = Token::of_file("--file", &path).unwrap();
+        let (read, is_new) = SecretToken::of_file("--file", &path).unwrap();
         assert_eq!((read.text(), is_new), (drawn.text(), false));
-        assert_eq!(Token::read("--token-file", &path).unwrap().text(), drawn.text());
+        assert_eq!(SecretToken::read("--token-file", &path).unwrap().text(), drawn.text());
     }
 
     #[test]
@@ -164,8 +165,8 @@ mod tests {
             (b"secret\xff", "it is no text"),
         ] {
             fs::write(&path, text).unwrap();
-            let read = refusal(Token::read("--file", &path));
-            let kept = refusal(Token::of_file("--file", &path));
+            let read = refusal(SecretToken::read("--file", &path));
+            let kept = refusal(SecretToken::of_file("--file", &path));
             for refused in [&read, &kept] {
                 assert!(refused.contains(&format!("--file {}: ", path.display())), "{refused}");
                 assert!(refused.contains(why) && !refused.contains("secret"), "{refused}");
@@ -174,9 +175,9 @@ mod tests {
             assert_eq!(fs::read(&path).unwrap(), text);
         }
         fs::write(&path, "secretsecretsecretsec").unwrap();
-        let short = refusal(Token::of_file("--file", &path));
+        let short = refusal(SecretToken::of_file("--file", &path));
         assert!(short.contains("fewer than 22 ch") && !short.contains("secret"), "{short}");
-        let nowhere = refusal(Token::of_file("--file", &dir.path().join("none/token")));
+        let nowhere = refusal(SecretToken::of_file("--file", &dir.path().join("none/token")));
         assert!(nowhere.contains("cannot write") && nowhere.contains("none/token"), "{nowhere}");
     }
 }

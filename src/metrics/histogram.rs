@@ -59,8 +59,8 @@ impl Histogram {
     }
 
     /// The durations that were added so far.
-    pub fn read(&self) -> Reading {
-        Reading(std::array::from_fn(|bucket| self.0.buckets[bucket].load(Relaxed)))
+    pub fn read(&self) -> HistogramReading {
+        HistogramReading(std::array::from_fn(|bucket| self.0.buckets[bucket].load(Relaxed)))
     }
 
     /// The upper bounds of the buckets, in seconds, and how many durations are in each.
@@ -73,25 +73,27 @@ impl Histogram {
 
 /// How many durations a histogram had in each bucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reading([u64; BUCKETS]);
+pub struct HistogramReading([u64; BUCKETS]);
 
-impl Default for Reading {
+impl Default for HistogramReading {
     fn default() -> Self {
-        Reading([0; BUCKETS])
+        HistogramReading([0; BUCKETS])
     }
 }
 
-impl Reading {
+impl HistogramReading {
     /// Adds the durations of another histogram.
-    pub fn add(&mut self, other: &Reading) {
+    pub fn add(&mut self, other: &HistogramReading) {
         for (mine, others) in self.0.iter_mut().zip(&other.0) {
             *mine += others;
         }
     }
 
     /// The durations that were added since an earlier reading.
-    pub fn since(&self, earlier: &Reading) -> Reading {
-        Reading(std::array::from_fn(|bucket| self.0[bucket].saturating_sub(earlier.0[bucket])))
+    pub fn since(&self, earlier: &HistogramReading) -> HistogramReading {
+        HistogramReading(std::array::from_fn(|bucket| {
+            self.0[bucket].saturating_sub(earlier.0[bucket])
+        }))
     }
 
     /// How many durations there are.

@@ -39,7 +39,7 @@ use gauge::Gauge;
 use namespaces::{Figure, OfNamespaces};
 
 pub use gauge::whole;
-pub use histogram::{Histogram, Reading};
+pub use histogram::{Histogram, HistogramReading};
 pub use labels::{By, Counters, Label, PairCounters, PeerGauges, SecondsBy};
 pub use namespaces::{CountsGuard, NamespaceCounts, NamespaceMetrics};
 pub use process::PROCESS;

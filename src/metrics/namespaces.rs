@@ -44,7 +44,7 @@ pub struct NamespaceMetrics(Arc<NamespacePlaces>);
 
 #[derive(Debug)]
 struct NamespacePlaces {
-    table: ArcSwap<Table>,
+    table: ArcSwap<PlaceTable>,
     /// Held by the task that changes the table.
     changing: Mutex<()>,
     places_max: AtomicUsize,
@@ -55,7 +55,7 @@ struct NamespacePlaces {
 
 /// Which namespace has which place. A change makes a new table.
 #[derive(Debug, Clone)]
-struct Table {
+struct PlaceTable {
     /// The first one is that of all without a place.
     places: Vec<Arc<NamespaceCounts>>,
     /// The places of namespaces, by their ids. A place that no id has is free.
@@ -69,7 +69,10 @@ impl NamespaceMetrics {
             Totals { numbers: numbers.clone(), answers: answers.clone(), skipped: skipped.clone() };
         let others = Arc::new(NamespaceCounts::new(OTHERS, &totals));
         NamespaceMetrics(Arc::new(NamespacePlaces {
-            table: ArcSwap::from_pointee(Table { places: vec![others], by_id: HashMap::new() }),
+            table: ArcSwap::from_pointee(PlaceTable {
+                places: vec![others],
+                by_id: HashMap::new(),
+            }),
             changing: Mutex::default(),
             places_max: AtomicUsize::new(PLACES_MAX),
             has_room: AtomicBool::new(true),
@@ -102,7 +105,7 @@ impl NamespaceMetrics {
     #[cold]
     fn in_new_place(&self, id: u32, name: &str) -> CountsGuard {
         let changing = self.0.changing.lock();
-        let mut table = Table::clone(&self.0.table.load());
+        let mut table = PlaceTable::clone(&self.0.table.load());
         // Another call may have been quicker.
         if !table.by_id.contains_key(&id) {
             match table.place_for(name, self.0.places_max.load(Relaxed)) {
@@ -147,7 +150,7 @@ impl NamespaceMetrics {
             place.measure(max, now_ms);
         }
         if !gone.is_empty() {
-            let mut without = Table::clone(&table);
+            let mut without = PlaceTable::clone(&table);
             without.by_id.retain(|id, _| !gone.contains(id));
             self.0.table.store(Arc::new(without));
             self.0.has_room.store(true, Release);
@@ -155,7 +158,7 @@ impl NamespaceMetrics {
     }
 }
 
-impl Table {
+impl PlaceTable {
     /// The place for a namespace: that of its name, a new one, or the first that is free. A new one is empty, and has no
     /// name yet.
     fn place_for(&mut self, name: &str, most: usize) -> Option<usize> {
@@ -176,7 +179,7 @@ impl Table {
 /// The counts of a namespace, or of those without a place.
 #[derive(Debug)]
 pub struct CountsGuard {
-    table: Guard<Arc<Table>>,
+    table: Guard<Arc<PlaceTable>>,
     place: usize,
 }
 

@@ -52,7 +52,7 @@ use tokio::{
 };
 
 use self::{
-    audit::{Asker, Audit},
+    audit::{Audit, AuditedCaller},
     open::is_exposed,
     principal::{Who, refused},
     quotas::Quotas,
@@ -172,7 +172,7 @@ impl Access {
     pub fn several_tokens(&self, by: &Principal) -> Refusal {
         let refused = Refusal::from(SeveralTokens);
         if let Some(entrance) = by.entrance {
-            let asker = Asker::with_several_tokens(entrance);
+            let asker = AuditedCaller::with_several_tokens(entrance);
             self.audit.turned_away(&asker, None, &Subject::of(Wanted::Anything), &refused);
         }
         refused
@@ -212,14 +212,14 @@ impl Access {
     }
 
     /// The caller that asks this node, as the audit tells it.
-    fn asker(&self, by: &Principal) -> Option<Asker> {
+    fn asker(&self, by: &Principal) -> Option<AuditedCaller> {
         let shown = match by.shown() {
             Credential::Token(hash) => Some(hash.id()),
             Credential::Nothing | Credential::Certificate(_) => None,
         };
         let is_known = *by.shown() != Credential::Nothing && self.knows(by);
         let (entrance, shows_token) = (by.entrance?, shown.is_some());
-        Some(Asker { who: self.name_of(by), entrance, shown, shows_token, is_known })
+        Some(AuditedCaller { who: self.name_of(by), entrance, shown, shows_token, is_known })
     }
 
     /// How a caller is called where people read: the name of its token, the URI of its certificate, `anonymous`, or `local`.

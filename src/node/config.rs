@@ -11,7 +11,7 @@ use std::{
 pub use crate::allocator::FenceKind;
 
 use super::settings::{
-    COUNT_MAX_MAX, ClientTls, PeerTls, Sample, Segments, TIME_MS_MAX, for_each_setting,
+    COUNT_MAX_MAX, ClientTls, PeerTls, Sample, SegmentSizes, TIME_MS_MAX, for_each_setting,
     mapped_names::{MappedNames, TINYID_PARAMETER, check_segments, check_tokens},
 };
 use crate::sequence::{NodeId, check_name};

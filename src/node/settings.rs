@@ -226,7 +226,7 @@ macro_rules! for_each_setting {
             /// How many numbers a segment has that a client of Tinyid takes, of each bizType: "100000", or
             /// "bizType=numbers,..."; a row {bizType} is for every type without one; at most count_max [default: 100000]
             "RATCHET_TINYID_SEGMENT" [] =>
-                tinyid_segment: BTreeMap<String, u64> as Segments = Segments::default().into();
+                tinyid_segment: BTreeMap<String, u64> as SegmentSizes = SegmentSizes::default().into();
             /// The types that clients of Yuewen's id generator ask for, and the key of each:
             /// "type=namespace:key,..."; {name} in the place of a key is the parameter of that name; a row {type} is for
             /// every type without one; without any row, they are not served
@@ -313,7 +313,7 @@ impl From<Peers> for BTreeMap<NodeId, String> {
 /// in TOML.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "GivenSegments")]
-pub struct Segments(BTreeMap<String, u64>);
+pub struct SegmentSizes(BTreeMap<String, u64>);
 
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "write a number, a table of numbers, or a text as bizType=100000")]
@@ -323,55 +323,55 @@ enum GivenSegments {
     Table(BTreeMap<String, u64>),
 }
 
-impl Segments {
+impl SegmentSizes {
     /// Of as many numbers, whatever the type.
     fn of_any(numbers: u64) -> Self {
-        Segments(BTreeMap::from([(in_braces(TINYID_PARAMETER), numbers)]))
+        SegmentSizes(BTreeMap::from([(in_braces(TINYID_PARAMETER), numbers)]))
     }
 
     /// Of these types. Those without a row have the default.
     fn of(mut rows: BTreeMap<String, u64>) -> Self {
         rows.entry(in_braces(TINYID_PARAMETER)).or_insert(SEGMENT_NUMBERS);
-        Segments(rows)
+        SegmentSizes(rows)
     }
 }
 
-impl Default for Segments {
+impl Default for SegmentSizes {
     fn default() -> Self {
-        Segments::of_any(SEGMENT_NUMBERS)
+        SegmentSizes::of_any(SEGMENT_NUMBERS)
     }
 }
 
-impl TryFrom<GivenSegments> for Segments {
+impl TryFrom<GivenSegments> for SegmentSizes {
     type Error = String;
 
     fn try_from(given: GivenSegments) -> Result<Self, String> {
         match given {
-            GivenSegments::OfAny(numbers) => Ok(Segments::of_any(numbers)),
+            GivenSegments::OfAny(numbers) => Ok(SegmentSizes::of_any(numbers)),
             GivenSegments::List(list) => list.parse(),
-            GivenSegments::Table(rows) => Ok(Segments::of(rows)),
+            GivenSegments::Table(rows) => Ok(SegmentSizes::of(rows)),
         }
     }
 }
 
-impl FromStr for Segments {
+impl FromStr for SegmentSizes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         if let Ok(numbers) = text.trim().parse() {
-            return Ok(Segments::of_any(numbers));
+            return Ok(SegmentSizes::of_any(numbers));
         }
         let rows = BTreeMap::from(TextTable::parse(text, "bizType=100000")?).into_iter();
         let rows = rows.map(|(of_type, numbers)| match numbers.parse() {
             Ok(numbers) => Ok((of_type, numbers)),
             Err(_) => Err(format!("{of_type:?} has segments of {numbers:?}; give an integer")),
         });
-        Ok(Segments::of(rows.collect::<Result<_, String>>()?))
+        Ok(SegmentSizes::of(rows.collect::<Result<_, String>>()?))
     }
 }
 
-impl From<Segments> for BTreeMap<String, u64> {
-    fn from(Segments(rows): Segments) -> Self {
+impl From<SegmentSizes> for BTreeMap<String, u64> {
+    fn from(SegmentSizes(rows): SegmentSizes) -> Self {
         rows
     }
 }
@@ -399,18 +399,18 @@ mod tests {
     fn segments_are_one_number_or_some_types_and_the_default_for_the_others() {
         #[derive(Deserialize)]
         struct File {
-            of: Segments,
+            of: SegmentSizes,
         }
         let in_file = |text: &str| toml::from_str::<File>(text).map(|file| file.of);
         for text in ["of = 7", "of = \"7\"", "of = \"{bizType}=7\""] {
-            assert_eq!(in_file(text).unwrap(), Segments::of_any(7), "{text}");
+            assert_eq!(in_file(text).unwrap(), SegmentSizes::of_any(7), "{text}");
         }
         let types = BTreeMap::from(in_file("[of]\na = 5\n").unwrap());
         assert_eq!((types["a"], types["{bizType}"]), (5, 100_000));
-        assert_eq!("a=5".parse::<Segments>().map(BTreeMap::from), Ok(types));
-        let refused = "a=x".parse::<Segments>().unwrap_err();
+        assert_eq!("a=5".parse::<SegmentSizes>().map(BTreeMap::from), Ok(types));
+        let refused = "a=x".parse::<SegmentSizes>().unwrap_err();
         assert!(refused.contains("\"a\" has segments of \"x\""), "{refused}");
-        assert!("7x".parse::<Segments>().unwrap_err().contains("\"7x\" has no '='"));
+        assert!("7x".parse::<SegmentSizes>().unwrap_err().contains("\"7x\" has no '='"));
         assert!(in_file("of = true").is_err());
     }
 

@@ -10,7 +10,7 @@ use super::{
     access::{AccessChange, AccessRefused},
     accounts::{DAYS_KEPT, DayAccounts, EntryAccounts, day_of},
     command::{Bump, Bumped, Command, Outcome, Trim},
-    gapless_take::{MessagePart, NoRoom, PartTaken, Take, Taken, Used},
+    gapless_take::{FirstUse, MessagePart, NoRoom, PartTaken, Take, Taken},
     ids::{NamespaceId, SectionId},
     ledger::{Ledger, LedgerRefused},
     namespace_life,
@@ -303,7 +303,7 @@ fn again(before: Remembered, part: &MessagePart) -> PartTaken {
     let mut takes = before.takes.into_iter();
     match is_same {
         true => PartTaken::Repeated(takes.map(|(_, taken)| taken).collect()),
-        false => PartTaken::Reused(takes.next().map(|(first, _)| Used { keys, first })),
+        false => PartTaken::Reused(takes.next().map(|(first, _)| FirstUse { keys, first })),
     }
 }
 

@@ -47,7 +47,7 @@ pub enum PartTaken {
     /// As before: an earlier entry took this, under the same id.
     Repeated(Vec<Taken>),
     /// The id was used for another message; for which one, unless that took nothing.
-    Reused(Option<Used>),
+    Reused(Option<FirstUse>),
     /// Nothing more can be remembered for the caller, or for the namespace.
     IdsFull(IdsFull),
     /// There is no gapless namespace with that id.
@@ -74,7 +74,7 @@ pub struct IdsFull {
 
 /// The request that a request id was used for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Used {
+pub struct FirstUse {
     /// How many keys that part of the message had.
     pub keys: u64,
     /// The first of them.

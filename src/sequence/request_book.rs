@@ -120,7 +120,7 @@ pub struct IdPlace {
 
 /// The ids of one lifetime: those that came at the places from `first` up to `next`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-struct Queue {
+struct LifetimeQueue {
     /// The place of the oldest id.
     first: u64,
     /// The place of the next id.
@@ -138,7 +138,7 @@ pub struct RequestBook {
     clock_ms: u64,
     /// How many bytes the ids count together.
     bytes: u64,
-    queues: [Queue; LIFETIMES],
+    queues: [LifetimeQueue; LIFETIMES],
 }
 
 /// How request ids are remembered. It travels in each entry, so that every replica comes to the same.

@@ -43,7 +43,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use self::{
-    acceptor::{Limits, accept},
+    acceptor::{ConnectionLimits, accept},
     aside::aside,
     calls::{Answering, SHUTDOWN_TIME_MAX, answered},
     opening::{GREETING_TIME_MAX, Opening},
@@ -97,7 +97,7 @@ pub enum Protocol {
 pub async fn serve<S: Answering>(
     listener: TcpListener, opening: Opening,
     service: impl Fn(&Arc<ConnectionPlace>, &Stream) -> S + Clone + Send + 'static,
-    protocol: Protocol, limits: Limits, stop: CancellationToken,
+    protocol: Protocol, limits: ConnectionLimits, stop: CancellationToken,
 ) {
     let (idle, of_port, of_connection) = (limits.idle, limits.clone(), stop.clone());
     let serve = |socket: TcpStream, place: Arc<ConnectionPlace>| {

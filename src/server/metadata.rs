@@ -38,7 +38,7 @@ use super::{
     connections::{
         calls::Answering,
         owner::Owner,
-        reflection::{Asker, REFLECTION, described},
+        reflection::{REFLECTION, ReflectionCaller, described},
     },
     header_values::values,
     written::{integer, shown},
@@ -141,7 +141,7 @@ impl<S: Answering> Addressed<S> {
     ) -> impl Future<Output = Result<Response<Body>, Infallible>> + Send + use<S> {
         let (mut routes, context, stop) =
             (self.routes.clone(), self.context.clone(), self.stop.clone());
-        let asker = Arc::new(Asker::new(context.services.access.clone(), by.clone()));
+        let asker = Arc::new(ReflectionCaller::new(context.services.access.clone(), by.clone()));
         call.extensions_mut().insert(asker.clone());
         let timeout = timeout_in(&MetadataMap::from_headers(call.headers().clone()));
         let deadline = Instant::now() + time_to_answer(timeout, &context.config);

@@ -79,7 +79,7 @@ use crate::{
 };
 use connections::{
     Protocol,
-    acceptor::Limits,
+    acceptor::ConnectionLimits,
     calls::{Answering, holding},
     client_limit::client_connections,
     listeners::Listeners,
@@ -226,7 +226,7 @@ impl Ports {
     /// Serves the port for administrators: what the client port serves. Its limits are its own, so that clients that fill
     /// theirs keep no administrator out.
     async fn serve_administrators(self, listener: TcpListener, opening: Opening) {
-        let limits = Limits {
+        let limits = ConnectionLimits {
             callers: Some((self.context.callers.clone(), Port::Administrators)),
             ..self.limits("admin", WhenFull::EndIdle(ADMIN_CONNECTIONS_MAX))
         };
@@ -236,7 +236,8 @@ impl Ports {
     /// Serves the public API, health and reflection at a port whose callers are what `at_port` makes of the owner of a
     /// connection.
     async fn serve_grpc(
-        self, listener: TcpListener, opening: Opening, limits: Limits, at_port: fn(Owner) -> Owner,
+        self, listener: TcpListener, opening: Opening, limits: ConnectionLimits,
+        at_port: fn(Owner) -> Owner,
     ) {
         let Some(routes) = self.metered_routes(limits.idle) else {
             return;
@@ -359,10 +360,10 @@ impl Ports {
     }
 
     /// The limits of a port for clients. All of these together have `client_connections_max` connections (`Callers::connect`).
-    fn client_limits(&self, port: &'static str, interface: Interface) -> Limits {
+    fn client_limits(&self, port: &'static str, interface: Interface) -> ConnectionLimits {
         let metrics = &self.context.metrics;
         let age_max = Duration::from_millis(self.context.config.connection_age_max_ms);
-        Limits {
+        ConnectionLimits {
             callers: Some((self.context.callers.clone(), Port::Clients)),
             age_max: (!age_max.is_zero()).then_some(age_max),
             connections: metrics.client_connections.of(interface).clone(),
@@ -372,8 +373,8 @@ impl Ports {
     }
 
     /// The limits of a port whose connections have no metrics.
-    fn limits(&self, port: &'static str, when_full: WhenFull) -> Limits {
-        Limits {
+    fn limits(&self, port: &'static str, when_full: WhenFull) -> ConnectionLimits {
+        ConnectionLimits {
             port,
             when_full,
             callers: None,

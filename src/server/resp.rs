@@ -35,14 +35,14 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::connections::{
-    acceptor::{Limits, accept},
+    acceptor::{ConnectionLimits, accept},
     opening::Opening,
 };
 use crate::node::NodeContext;
 
 /// Serves the connections of `listener` until `stop`.
 pub async fn serve(
-    listener: TcpListener, opening: Opening, context: Arc<NodeContext>, limits: Limits,
+    listener: TcpListener, opening: Opening, context: Arc<NodeContext>, limits: ConnectionLimits,
     stop: CancellationToken,
 ) {
     let (last_id, idle) = (AtomicU64::new(0), limits.idle);

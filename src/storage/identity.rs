@@ -44,7 +44,7 @@ pub struct Identity {
 #[derive(Serialize, Deserialize)]
 pub struct Marker {
     #[serde(flatten)]
-    format: Format,
+    format: MarkerFormat,
     /// The node that the directory belongs to.
     #[serde(flatten)]
     pub identity: Identity,
@@ -55,7 +55,7 @@ pub struct Marker {
 
 /// The fields of the marker that every format has.
 #[derive(Serialize, Deserialize)]
-struct Format {
+struct MarkerFormat {
     format_version: u32,
     /// The newest release that has opened the directory. An older release names it in the error when it
     /// finds a format that it cannot read.
@@ -93,7 +93,7 @@ pub fn read_marker(dir: &Path) -> Result<Option<Marker>, StoreError> {
         why: error.to_string(),
     };
     // Another format may have other fields: at first only those are read that every format has.
-    let format: Format = serde_json::from_str(&text).map_err(damaged)?;
+    let format: MarkerFormat = serde_json::from_str(&text).map_err(damaged)?;
     if format.format_version != FORMAT_VERSION {
         let newest = (!format.release.is_empty()).then_some(format.release.as_str());
         let (what, found) = ("the marker".to_owned(), format.format_version);
@@ -234,7 +234,10 @@ pub fn has_raft_state(db: &Database) -> Result<bool, StoreError> {
 pub fn write_marker(db: &Database, identity: &Identity, dev: bool) -> Result<Marker, StoreError> {
     let dir = db.dir();
     let marker = Marker {
-        format: Format { format_version: FORMAT_VERSION, release: db.newest_release().to_owned() },
+        format: MarkerFormat {
+            format_version: FORMAT_VERSION,
+            release: db.newest_release().to_owned(),
+        },
         identity: identity.clone(),
         dev,
     };

@@ -20,7 +20,7 @@ mod view;
 
 pub use change::TableChange;
 pub use generation::Generation;
-pub use listing::{Page, PageAsked, read_page};
+pub use listing::{PageAsked, SectionsPage, read_page};
 pub use meta::{AppliedMeta, founded_principals};
 pub use namespace_records::{read_days, read_workers};
 pub use namespaces::Namespaces;

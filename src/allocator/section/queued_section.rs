@@ -6,7 +6,7 @@
 use tokio::sync::oneshot;
 
 use super::{
-    Section, Take,
+    Section, SectionAnswer,
     cursor::Cursor,
     pending::{PendingBump, RaiseAnswer, ServedCall, TakeAnswer, Waiter, Waiters, Want},
     refill::BumpSize,
@@ -52,16 +52,16 @@ impl QueuedSection {
         count: u64,
     ) -> (TakeAnswer, bool) {
         let take = match self.pending.has_waiters() {
-            true => Take::TooFew,
+            true => SectionAnswer::TooFew,
             false => self.section.take(cursor, config, count),
         };
         match take {
-            Take::Range { range, refill } => {
+            SectionAnswer::Range { range, refill } => {
                 let bump = refill.is_some_and(|size| self.pending.refill(size));
                 (TakeAnswer::Done(Ok(range)), bump)
             }
-            Take::Refused(why) => (TakeAnswer::Done(Err(why)), false),
-            Take::TooFew => {
+            SectionAnswer::Refused(why) => (TakeAnswer::Done(Err(why)), false),
+            SectionAnswer::TooFew => {
                 let (reply, later) = oneshot::channel();
                 let bump = self.wait(cursor, (hash, key), Want::Numbers { count, reply });
                 (TakeAnswer::Later(later), bump)
@@ -254,9 +254,9 @@ fn serve_one(
         Want::Numbers { count, reply } => {
             let take = |cursor: &mut Cursor| section.take(cursor, config, count);
             let (taken, refill) = match cursors.with(hash, key, take)? {
-                Take::Range { range, refill } => (Ok(range), refill),
-                Take::Refused(shortage) => (Err(shortage), None),
-                Take::TooFew => return Some(Err(Want::Numbers { count, reply })),
+                SectionAnswer::Range { range, refill } => (Ok(range), refill),
+                SectionAnswer::Refused(shortage) => (Err(shortage), None),
+                SectionAnswer::TooFew => return Some(Err(Want::Numbers { count, reply })),
             };
             let served = ServedCall::Numbers { count, taken, reply };
             Some(Ok((served, refill)))

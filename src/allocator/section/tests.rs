@@ -46,16 +46,16 @@ impl World {
         let take = self.section.take(&mut cursor, &config, count);
         *self.cursor(key) = cursor;
         match take {
-            Take::Range { range, refill: None } => show(range),
-            Take::Range { range, refill: Some(size) } => {
+            SectionAnswer::Range { range, refill: None } => show(range),
+            SectionAnswer::Range { range, refill: Some(size) } => {
                 format!("{}, bump {}", show(range), size.numbers)
             }
-            Take::TooFew => "too few".into(),
-            Take::Refused(Why::Exhausted { left }) => format!("exhausted, {left} left"),
-            Take::Refused(Why::OverKeysMax { keys_max }) => {
+            SectionAnswer::TooFew => "too few".into(),
+            SectionAnswer::Refused(Why::Exhausted { left }) => format!("exhausted, {left} left"),
+            SectionAnswer::Refused(Why::OverKeysMax { keys_max }) => {
                 format!("beyond a keys_max of {keys_max}")
             }
-            Take::Refused(other) => other.to_string(),
+            SectionAnswer::Refused(other) => other.to_string(),
         }
     }
 

@@ -24,7 +24,7 @@ mod usage;
 use std::time::Duration;
 
 use self::{
-    cursors::OfNamespace, hand::Hand, pages::Pages, shared_section::SharedSection,
+    cursors::NamespaceCursors, hand::Hand, pages::Pages, shared_section::SharedSection,
     shared_slot::SharedSlot,
 };
 use crate::{
@@ -157,7 +157,8 @@ impl SharedKeys {
     /// As [`QueuedSection::next_bump`], for section number `number`.
     pub fn next_bump(&mut self, number: u32, namespace: &Namespace) -> Option<Raise> {
         let queued = &mut self.sections.get_mut(number)?.queued;
-        let mut cursors = OfNamespace { keys: &mut self.keys, pages: &mut self.pages, namespace };
+        let mut cursors =
+            NamespaceCursors { keys: &mut self.keys, pages: &mut self.pages, namespace };
         (self.first_waiters).watch(queued, |queued| queued.next_bump(&mut cursors, namespace))
     }
 
@@ -205,7 +206,8 @@ impl SharedKeys {
         let Some(section) = self.sections.get_mut(number) else {
             return false;
         };
-        let mut cursors = OfNamespace { keys: &mut self.keys, pages: &mut self.pages, namespace };
+        let mut cursors =
+            NamespaceCursors { keys: &mut self.keys, pages: &mut self.pages, namespace };
         let (floor, before) = (section.floor(), served.len());
         let bump = (self.first_waiters).watch(&mut section.queued, |queued| {
             queued.serve(&mut cursors, &namespace.config, served)

@@ -36,8 +36,8 @@ use crate::{
     metrics::NamespaceCounts,
     planted_bugs::{Bug, is_planted},
     sequence::{
-        Command, Key, MessagePart, NoRoom, Outcome, PartTaken, Remembering, SectionId, SectionKey,
-        Taken, Used,
+        Command, FirstUse, Key, MessagePart, NoRoom, Outcome, PartTaken, Remembering, SectionId,
+        SectionKey, Taken,
     },
     storage::LowDisk,
 };
@@ -70,11 +70,11 @@ pub struct TakeCall {
     /// The part of the message that it takes.
     pub part: MessagePart,
     /// Where it waits.
-    pub reply: Waiting,
+    pub reply: TakeReply,
 }
 
 /// Where the answer of a call goes that waits for its entry: what it gets for each of its takes, in order.
-type Waiting = oneshot::Sender<Result<Vec<Delivery>, Unserved>>;
+type TakeReply = oneshot::Sender<Result<Vec<Delivery>, Unserved>>;
 
 /// The parts of the term that the task works with.
 pub struct Taker {
@@ -153,7 +153,7 @@ impl GaplessEntry {
     }
 
     /// The calls that wait for an answer, and the part that each takes, in their order. A caller that has gone takes nothing.
-    fn begin(self) -> (Vec<Waiting>, Vec<MessagePart>) {
+    fn begin(self) -> (Vec<TakeReply>, Vec<MessagePart>) {
         let there = self.calls.into_iter().filter(|call| !call.reply.is_closed());
         there.map(|call| (call.reply, call.part)).unzip()
     }
@@ -182,7 +182,7 @@ impl Taker {
     /// # Errors
     /// Why the term must end.
     async fn take(
-        &self, calls: Vec<Waiting>, remembering: Remembering, parts: Vec<MessagePart>,
+        &self, calls: Vec<TakeReply>, remembering: Remembering, parts: Vec<MessagePart>,
     ) -> Result<(), String> {
         if is_planted(Bug::GaplessAnsweredBeforeCommit) {
             self.answer_before_commit(calls, &parts);
@@ -251,7 +251,8 @@ impl Taker {
     /// # Errors
     /// Why the term must end.
     fn answer(
-        &self, calls: Vec<Waiting>, parts: &[MessagePart], proposed: Result<Outcome, ProposeError>,
+        &self, calls: Vec<TakeReply>, parts: &[MessagePart],
+        proposed: Result<Outcome, ProposeError>,
     ) -> Result<(), String> {
         let (may_be_taken, why) = match proposed {
             // Every part has an answer.
@@ -332,7 +333,7 @@ impl Taker {
     }
 
     /// A planted bug: answers what the entry will come to if nothing goes wrong.
-    fn answer_before_commit(&self, calls: Vec<Waiting>, parts: &[MessagePart]) {
+    fn answer_before_commit(&self, calls: Vec<TakeReply>, parts: &[MessagePart]) {
         let mut records = std::collections::BTreeMap::new();
         let namespaces = self.group.view.namespaces();
         let mut guess = |part: &MessagePart| {
@@ -361,7 +362,7 @@ impl Taker {
 }
 
 /// The request that a request id was used for.
-fn used_id(Used { keys, first }: Used) -> Box<UsedId> {
+fn used_id(FirstUse { keys, first }: FirstUse) -> Box<UsedId> {
     let key = match first.section {
         SectionKey::Id(id) => Key::Id(id).into(),
         SectionKey::Name(name) => Key::Name(&name).into(),

@@ -112,7 +112,7 @@ impl Term {
     /// As [`Term::in_time`]. The numbers that the others were given are held all the same.
     #[cold]
     async fn wait_for_all(
-        &self, waiting: Vec<Waits>, answer: &mut ManyNumbers,
+        &self, waiting: Vec<WaitingKey>, answer: &mut ManyNumbers,
         held: &mut HeldNumbers<&NamespaceCounts>, deadline: Instant,
     ) -> Result<(), Why> {
         let mut left = waiting.into_iter();
@@ -146,7 +146,7 @@ impl Term {
 }
 
 /// A key that waits: its place in the message, how many numbers it wants, and where they come.
-type Waits = (usize, u64, oneshot::Receiver<Delivery>);
+type WaitingKey = (usize, u64, oneshot::Receiver<Delivery>);
 
 /// Takes the numbers away that a key has behind a place where it is late: it would get greater ones there. It is late at these
 /// places, too. Returns how many numbers they are.

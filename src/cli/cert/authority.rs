@@ -31,33 +31,33 @@ pub struct Pair {
 
 /// The subject of a certificate.
 #[derive(Debug)]
-pub struct Subject {
+pub struct CertificateSubject {
     common_name: String,
     names: Vec<SanType>,
     usages: Vec<ExtendedKeyUsagePurpose>,
 }
 
-impl Subject {
+impl CertificateSubject {
     /// The subject of a node, which serves clients at `hosts`, and is a server and a client of its peers.
     ///
     /// # Errors
     /// If the URI holds what a certificate cannot hold.
     pub fn node(
         common_name: String, uri: String, hosts: Vec<SanType>,
-    ) -> Result<Subject, rcgen::Error> {
+    ) -> Result<CertificateSubject, rcgen::Error> {
         let usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         let names = hosts.into_iter().chain([SanType::URI(Ia5String::try_from(uri)?)]).collect();
-        Ok(Subject { common_name, names, usages })
+        Ok(CertificateSubject { common_name, names, usages })
     }
 
     /// The subject of a client.
     ///
     /// # Errors
-    /// As [`Subject::node`].
-    pub fn client(common_name: String, uri: String) -> Result<Subject, rcgen::Error> {
+    /// As [`CertificateSubject::node`].
+    pub fn client(common_name: String, uri: String) -> Result<CertificateSubject, rcgen::Error> {
         let names = vec![SanType::URI(Ia5String::try_from(uri)?)];
         let usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        Ok(Subject { common_name, names, usages })
+        Ok(CertificateSubject { common_name, names, usages })
     }
 }
 
@@ -115,7 +115,9 @@ impl Authority {
     ///
     /// # Errors
     /// As [`new_authority`].
-    pub fn issue(&self, subject: Subject, now: u64, days: u64) -> Result<Pair, rcgen::Error> {
+    pub fn issue(
+        &self, subject: CertificateSubject, now: u64, days: u64,
+    ) -> Result<Pair, rcgen::Error> {
         let until = last_second(now, days).min(self.until);
         let mut params = params(subject.common_name, now, until);
         params.is_ca = IsCa::ExplicitNoCa;

@@ -18,7 +18,7 @@ use super::{
     alike::{Alike, MappedKeys, hashed, likeness},
     ranges::{Ranged, around, overlaps},
     reader::read,
-    rows::{BadRow, Expected, Faults, Format, Row, RowOf, written},
+    rows::{BadRow, Expected, Faults, Row, RowFormat, RowOf, written},
 };
 
 /// The facts that the check found in a file.
@@ -75,7 +75,7 @@ impl<R: Read> Read for Summed<R> {
 /// # Errors
 /// If it cannot be read.
 pub fn check(
-    file: &mut File, format: Format, expected: &Expected, mapped: &MappedKeys, bar: &ProgressBar,
+    file: &mut File, format: RowFormat, expected: &Expected, mapped: &MappedKeys, bar: &ProgressBar,
 ) -> io::Result<Checked> {
     let mut checked = Checked::default();
     let (mut keys, mut ranges, mut likenesses) = (Vec::new(), Vec::new(), Vec::new());
@@ -141,7 +141,7 @@ fn same(sorted: &[u64]) -> impl Iterator<Item = u64> {
 
 /// Notes keys that come twice or are alike, and ids within ranges, which are sorted.
 fn note_repeated(
-    file: &File, format: Format, expected: &Expected,
+    file: &File, format: RowFormat, expected: &Expected,
     (mut twice, mut alike, ranges): (Twice, Alike, &[Ranged]), checked: &mut Checked,
 ) -> io::Result<()> {
     let Checked { faults, warnings, .. } = checked;

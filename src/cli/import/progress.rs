@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
-use super::rows::Format;
+use super::rows::RowFormat;
 use crate::cli::command_error::CommandError;
 
 /// How far an import is, and of what.
@@ -20,7 +20,7 @@ pub struct Progress {
     /// The namespace.
     pub namespace: String,
     /// The format of the file.
-    pub format: Format,
+    pub format: RowFormat,
     /// How many bytes the file has.
     pub bytes: u64,
     /// The CRC-32 of the file.

@@ -5,7 +5,7 @@ use std::io::{self, BufReader, Cursor, Read};
 
 use super::{
     csv_rows::read_csv,
-    rows::{Expected, Format, MaybeRow},
+    rows::{Expected, MaybeRow, RowFormat},
     table_rows::{self, LEAF, TINYID},
 };
 
@@ -14,13 +14,13 @@ use super::{
 /// # Errors
 /// If the input cannot be read, or is UTF-16.
 pub fn read(
-    input: impl Read, format: Format, expected: &Expected, take: impl FnMut(MaybeRow) -> bool,
+    input: impl Read, format: RowFormat, expected: &Expected, take: impl FnMut(MaybeRow) -> bool,
 ) -> io::Result<()> {
     let input = without_mark(input)?;
     match format {
-        Format::Csv => read_csv(input, expected, take),
-        Format::Leaf => table_rows::read(BufReader::new(input), &LEAF, expected, take),
-        Format::Tinyid => table_rows::read(BufReader::new(input), &TINYID, expected, take),
+        RowFormat::Csv => read_csv(input, expected, take),
+        RowFormat::Leaf => table_rows::read(BufReader::new(input), &LEAF, expected, take),
+        RowFormat::Tinyid => table_rows::read(BufReader::new(input), &TINYID, expected, take),
     }
 }
 
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use crate::cli::import::rows::RowOf;
 
-    fn rows(text: &[u8], format: Format) -> Result<Vec<String>, String> {
+    fn rows(text: &[u8], format: RowFormat) -> Result<Vec<String>, String> {
         let namespace = v1::Namespace {
             name: "tags".into(),
             key_kind: v1::KeyKind::Name.into(),
@@ -94,9 +94,9 @@ mod tests {
     #[test]
     fn the_mark_of_utf_8_is_no_part_of_a_row() {
         let texts = [
-            ("key,number\na,5\n", Format::Csv, "2: a 5"),
-            ("a,5", Format::Csv, "1: a 5"),
-            ("biz_tag\tmax_id\na\t5\n", Format::Leaf, "2: a 5"),
+            ("key,number\na,5\n", RowFormat::Csv, "2: a 5"),
+            ("a,5", RowFormat::Csv, "1: a 5"),
+            ("biz_tag\tmax_id\na\t5\n", RowFormat::Leaf, "2: a 5"),
         ];
         for (text, format, row) in texts {
             for mark in ["", "\u{FEFF}"] {
@@ -104,7 +104,7 @@ mod tests {
                 assert_eq!(found, Ok(vec![row.to_owned()]), "{mark}{text}");
             }
         }
-        let named = rows("key,number\n\u{FEFF}a,5\n".as_bytes(), Format::Csv).unwrap();
+        let named = rows("key,number\n\u{FEFF}a,5\n".as_bytes(), RowFormat::Csv).unwrap();
         assert_eq!(named, ["2: \\xef\\xbb\\xbfa 5"]);
     }
 
@@ -113,7 +113,7 @@ mod tests {
         for mark in ["", "\u{FEFF}"] {
             for bytes_of in [u16::to_le_bytes, u16::to_be_bytes] {
                 for (text, format) in
-                    [("a,5\n", Format::Csv), ("biz_tag\tmax_id\na\t5\n", Format::Tinyid)]
+                    [("a,5\n", RowFormat::Csv), ("biz_tag\tmax_id\na\t5\n", RowFormat::Tinyid)]
                 {
                     let text = utf16(&format!("{mark}{text}"), bytes_of);
                     let refused = rows(&text, format).unwrap_err();
@@ -127,11 +127,11 @@ mod tests {
     #[test]
     fn a_key_of_which_nothing_was_handed_out_is_left_out_in_every_form() {
         for (text, format) in [
-            ("a,0\nb,00\nc,5\n", Format::Csv),
-            ("biz_tag\tmax_id\na\t0\nb\t00\nc\t5\n", Format::Leaf),
+            ("a,0\nb,00\nc,5\n", RowFormat::Csv),
+            ("biz_tag\tmax_id\na\t0\nb\t00\nc\t5\n", RowFormat::Leaf),
             (
                 "biz_type\tmax_id\tdelta\tremainder\na\t0\t1\t0\nb\t00\t1\t0\nc\t5\t1\t0\n",
-                Format::Tinyid,
+                RowFormat::Tinyid,
             ),
         ] {
             let found = rows(text.as_bytes(), format).unwrap();
@@ -139,6 +139,6 @@ mod tests {
             assert!(found[0].ends_with(": c 5"), "{found:?}");
         }
         // The key must be one all the same.
-        assert_eq!(rows(b",0\n", Format::Csv).unwrap().len(), 1);
+        assert_eq!(rows(b",0\n", RowFormat::Csv).unwrap().len(), 1);
     }
 }

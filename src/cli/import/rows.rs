@@ -52,7 +52,7 @@ impl Faults {
 /// The format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Format {
+pub enum RowFormat {
     /// Rows of "key,number", or of "first-last,number" for the ids of sections, or of "key,order" for chapters. A first row
     /// that says so is skipped
     Csv,

@@ -12,7 +12,7 @@ use super::{
     check::{Checked, Summed},
     ranges::IdRange,
     reader,
-    rows::{Expected, Faults, Format, Row, RowOf, written},
+    rows::{Expected, Faults, Row, RowFormat, RowOf, written},
 };
 use crate::cli::command_error::CommandError;
 
@@ -27,11 +27,11 @@ const TRIES: u32 = 60;
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// A checked file, and where it goes.
-pub struct Import<'a> {
+pub struct RowSender<'a> {
     /// The cluster.
     pub client: &'a Client,
     /// The format of the file.
-    pub format: Format,
+    pub format: RowFormat,
     /// The namespace.
     pub expected: &'a Expected,
     /// The facts that the check found in the file.
@@ -57,9 +57,9 @@ pub fn refused(lower: &Faults, skipped: u64, kept: Option<&Path>) -> CommandErro
 }
 
 /// Rows that are raised together: with one message, or with several if they are of many sections.
-type Batch = Vec<Row>;
+type RowBatch = Vec<Row>;
 
-impl Import<'_> {
+impl RowSender<'_> {
     /// Raises what the rows after the first `done` are of. `note` is told how many rows, from the first one, are
     /// raised.
     ///
@@ -173,7 +173,7 @@ impl Import<'_> {
     /// Has `send` send the rows after the first `skip`, several batches at a time, and tells `sent` of what comes of
     /// them, in their order.
     async fn each_batch<T>(
-        &self, file: &mut File, skip: u64, send: impl AsyncFn(Batch) -> Result<T, CommandError>,
+        &self, file: &mut File, skip: u64, send: impl AsyncFn(RowBatch) -> Result<T, CommandError>,
         mut sent: impl FnMut(T) -> Result<(), CommandError>,
     ) -> Result<(), CommandError> {
         let file = file.try_clone().map_err(|error| unreadable(&error))?;
@@ -221,10 +221,10 @@ fn unreadable(error: &io::Error) -> CommandError {
 
 /// Sends the rows after the first `skip` to `batches`. Returns how many bytes were read, and their checksum.
 fn read_batches(
-    file: File, format: Format, expected: &Expected, skip: u64, batches: &mpsc::Sender<Batch>,
+    file: File, format: RowFormat, expected: &Expected, skip: u64, batches: &mpsc::Sender<RowBatch>,
 ) -> io::Result<(u64, u32)> {
     let mut summed = Summed::new(file, ProgressBar::hidden());
-    let (mut rows, mut bytes, mut sections, mut batch) = (0, 0, 0, Batch::new());
+    let (mut rows, mut bytes, mut sections, mut batch) = (0, 0, 0, RowBatch::new());
     reader::read(&mut summed, format, expected, |row| {
         // One that is wrong now was changed: the checksum tells.
         let Ok(row) = row else { return true };

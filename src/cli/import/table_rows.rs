@@ -11,7 +11,7 @@ use crate::server::written::integer;
 const LINE_BYTES_MAX: u64 = 1 << 20;
 
 /// A table, and the columns that are read of it.
-pub struct Table {
+pub struct SourceTable {
     name: &'static str,
     key: &'static str,
     number: &'static str,
@@ -20,11 +20,11 @@ pub struct Table {
 }
 
 /// Leaf's.
-pub const LEAF: Table =
-    Table { name: "leaf_alloc", key: "biz_tag", number: "max_id", distance: None };
+pub const LEAF: SourceTable =
+    SourceTable { name: "leaf_alloc", key: "biz_tag", number: "max_id", distance: None };
 
 /// Tinyid's.
-pub const TINYID: Table = Table {
+pub const TINYID: SourceTable = SourceTable {
     name: "tiny_id_info",
     key: "biz_type",
     number: "max_id",
@@ -40,7 +40,7 @@ struct Columns {
     count: usize,
 }
 
-impl Table {
+impl SourceTable {
     fn columns(&self) -> Vec<&'static str> {
         let distance = self.distance.iter().flatten().copied();
         [self.key, self.number].into_iter().chain(distance).collect()
@@ -118,7 +118,7 @@ impl Table {
 /// # Errors
 /// If the input cannot be read, or its first line is not the header of the table.
 pub fn read(
-    mut input: impl BufRead, table: &Table, expected: &Expected,
+    mut input: impl BufRead, table: &SourceTable, expected: &Expected,
     mut take: impl FnMut(MaybeRow) -> bool,
 ) -> io::Result<()> {
     let mut columns = None;
@@ -199,7 +199,7 @@ mod tests {
         Expected::new(&namespace).unwrap()
     }
 
-    fn rows(text: &str, table: &Table, expected: &Expected) -> Result<Vec<String>, String> {
+    fn rows(text: &str, table: &SourceTable, expected: &Expected) -> Result<Vec<String>, String> {
         let mut rows = Vec::new();
         let taken = read(text.as_bytes(), table, expected, |row| {
             rows.push(match row {

@@ -18,7 +18,7 @@ pub(super) const LINE_BYTES: usize = 32;
 
 /// Which room a line takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Room {
+pub enum LineRoom {
     /// That of all lines.
     Shared,
     /// That, and half as much again which those do not take.
@@ -78,12 +78,12 @@ impl LogQueue {
     }
 
     /// Adds a line, if there is room for it.
-    pub fn push(&self, line: &[u8], room: Room) {
+    pub fn push(&self, line: &[u8], room: LineRoom) {
         let shared = &self.0.0;
         let bytes_max = match room {
-            Room::Shared => shared.bytes_max,
-            Room::Audit => shared.bytes_max + shared.bytes_max / 2,
-            Room::Reserved => 2 * shared.bytes_max,
+            LineRoom::Shared => shared.bytes_max,
+            LineRoom::Audit => shared.bytes_max + shared.bytes_max / 2,
+            LineRoom::Reserved => 2 * shared.bytes_max,
         };
         let mut lines = shared.lines.lock();
         let bytes = lines.bytes + line.len() + LINE_BYTES;

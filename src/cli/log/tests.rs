@@ -102,14 +102,14 @@ fn line(number: usize) -> Vec<u8> {
 fn who_logs_does_not_wait_for_a_reader_that_stalls_and_lines_without_room_are_dropped_and_counted()
 {
     let (log, go, written, dropped) = stalled(3);
-    (0..20).for_each(|number| log.push(&line(number), Room::Shared));
+    (0..20).for_each(|number| log.push(&line(number), LineRoom::Shared));
     assert_eq!(dropped.get(), 17, "three have room, with the one that is being written");
     (0..3).for_each(|_| go.send(()).unwrap());
     log.flush(LONG);
     assert_eq!(*written.lock(), [0, 1, 2].map(line).concat());
     // A reader that is gone is no failure of the task that logs.
     drop(go);
-    log.push(&line(20), Room::Shared);
+    log.push(&line(20), LineRoom::Shared);
     log.flush(LONG);
     assert_eq!(dropped.get(), 18);
 }
@@ -117,18 +117,18 @@ fn who_logs_does_not_wait_for_a_reader_that_stalls_and_lines_without_room_are_dr
 #[test]
 fn lines_are_bounded_by_their_bytes_and_not_by_their_number() {
     let (log, _go, _, dropped) = stalled(100);
-    log.push(&vec![b'.'; 100 * (10 + LINE_BYTES)], Room::Shared);
+    log.push(&vec![b'.'; 100 * (10 + LINE_BYTES)], LineRoom::Shared);
     assert_eq!(dropped.get(), 1, "a line takes more than its text");
-    log.push(&vec![b'.'; 90 * (10 + LINE_BYTES)], Room::Shared);
-    (0..10).for_each(|number| log.push(&line(number), Room::Shared));
+    log.push(&vec![b'.'; 90 * (10 + LINE_BYTES)], LineRoom::Shared);
+    (0..10).for_each(|number| log.push(&line(number), LineRoom::Shared));
     assert_eq!(dropped.get(), 1 + 1);
 }
 
 #[test]
 fn a_panic_has_room_of_its_own() {
     let (log, go, written, dropped) = stalled(3);
-    (0..20).for_each(|number| log.push(&line(number), Room::Shared));
-    (20..40).for_each(|number| log.push(&line(number), Room::Reserved));
+    (0..20).for_each(|number| log.push(&line(number), LineRoom::Shared));
+    (20..40).for_each(|number| log.push(&line(number), LineRoom::Reserved));
     assert_eq!(dropped.get(), 17 + 17, "it is bounded, too");
     (0..6).for_each(|_| go.send(()).unwrap());
     log.flush(LONG);
@@ -138,9 +138,9 @@ fn a_panic_has_room_of_its_own() {
 #[test]
 fn the_audit_has_room_of_its_own_and_leaves_that_of_panics() {
     let (log, go, written, dropped) = stalled(4);
-    (0..20).for_each(|number| log.push(&line(number), Room::Shared));
-    (20..40).for_each(|number| log.push(&line(number), Room::Audit));
-    (40..60).for_each(|number| log.push(&line(number), Room::Reserved));
+    (0..20).for_each(|number| log.push(&line(number), LineRoom::Shared));
+    (20..40).for_each(|number| log.push(&line(number), LineRoom::Audit));
+    (40..60).for_each(|number| log.push(&line(number), LineRoom::Reserved));
     assert_eq!(dropped.get(), 16 + 18 + 18);
     (0..8).for_each(|_| go.send(()).unwrap());
     log.flush(LONG);
@@ -164,7 +164,7 @@ fn a_filter_lets_the_audit_through_unless_it_names_it() {
 #[test]
 fn nobody_waits_for_ever_for_a_reader_that_stalls() {
     let (log, _go, _, _) = stalled(3);
-    log.push(&line(0), Room::Shared);
+    log.push(&line(0), LineRoom::Shared);
     let started = Instant::now();
     log.flush(SHORT);
     assert!(started.elapsed() >= SHORT);

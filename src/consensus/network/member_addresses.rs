@@ -12,10 +12,10 @@ use crate::{
 
 /// The peer addresses of the members.
 #[derive(Default)]
-pub struct MemberAddresses(Mutex<Addresses>);
+pub struct MemberAddresses(Mutex<FollowedAddresses>);
 
 #[derive(Default)]
-struct Addresses {
+struct FollowedAddresses {
     /// The log entry of the membership that the addresses come from.
     membership: Option<LogId>,
     /// Peer addresses by incarnation: a node with another data directory is another member.
@@ -33,7 +33,7 @@ impl MemberAddresses {
             return None;
         }
         let members = membership.membership();
-        *addresses = Addresses {
+        *addresses = FollowedAddresses {
             membership: *membership.log_id(),
             members: members.nodes().map(|(id, _)| *id).collect(),
             by_incarnation: (members.nodes())

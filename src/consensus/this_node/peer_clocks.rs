@@ -20,10 +20,10 @@ const LATE: Duration = Duration::from_secs(5);
 
 /// The last reading of each peer's wall clock.
 #[derive(Default)]
-pub struct PeerClocks(Mutex<BTreeMap<NodeId, Reading>>);
+pub struct PeerClocks(Mutex<BTreeMap<NodeId, ClockReading>>);
 
 #[derive(Debug, Clone, Copy)]
-struct Reading {
+struct ClockReading {
     /// Halfway between question and answer.
     at: Instant,
     /// Half of the way between them, in milliseconds.
@@ -63,7 +63,7 @@ impl PeerClocks {
         }
         let half = way / 2;
         let error_ms = whole_ms(half) + 1;
-        self.0.lock().insert(peer, Reading { at: sent.after(half), error_ms, wall_ms });
+        self.0.lock().insert(peer, ClockReading { at: sent.after(half), error_ms, wall_ms });
     }
 
     /// How far `time_ms`, the time at `now`, lies from what a peer's wall clock shows then, less what the way may have taken.

@@ -54,7 +54,7 @@ impl Entrance {
 
 /// A caller that asks this node.
 #[derive(Debug)]
-pub struct Asker {
+pub struct AuditedCaller {
     /// The principal's name. Of a token that is not known: its id.
     pub who: String,
     /// Where it asks.
@@ -67,11 +67,11 @@ pub struct Asker {
     pub is_known: bool,
 }
 
-impl Asker {
+impl AuditedCaller {
     /// One who shows several tokens: it may be anybody.
-    pub fn with_several_tokens(entrance: Entrance) -> Asker {
+    pub fn with_several_tokens(entrance: Entrance) -> AuditedCaller {
         let who = "several tokens".to_owned();
-        Asker { who, entrance, shown: None, shows_token: true, is_known: false }
+        AuditedCaller { who, entrance, shown: None, shows_token: true, is_known: false }
     }
 }
 
@@ -141,8 +141,8 @@ pub struct Audit {
 }
 
 /// The content of a line.
-struct Line<'a> {
-    asker: &'a Asker,
+struct AuditLine<'a> {
+    asker: &'a AuditedCaller,
     method: Option<&'static str>,
     subject: &'a Subject,
     outcome: &'a str,
@@ -158,14 +158,15 @@ impl Audit {
     }
 
     /// An administrative call, which has begun.
-    pub fn begin(&self, asker: Asker, method: &'static str, subject: Subject) -> Note<'_> {
+    pub fn begin(&self, asker: AuditedCaller, method: &'static str, subject: Subject) -> Note<'_> {
         Note { audit: self, asker, method, subject, has_ended: false }
     }
 
     /// Tells of a call that is `refused` because of who asks, if it is so: a call without a token may be a mistake, and is left
     /// out.
     pub fn turned_away(
-        &self, asker: &Asker, method: Option<&'static str>, subject: &Subject, refused: &Refusal,
+        &self, asker: &AuditedCaller, method: Option<&'static str>, subject: &Subject,
+        refused: &Refusal,
     ) {
         let is_told = match refused.code() {
             Code::PermissionDenied => true,
@@ -174,7 +175,7 @@ impl Audit {
         };
         if is_told {
             self.tell_refused(
-                &Line { asker, method, subject, outcome: &outcome(refused) },
+                &AuditLine { asker, method, subject, outcome: &outcome(refused) },
                 refused,
             );
         }
@@ -201,8 +202,13 @@ impl Audit {
         );
     }
 
-    fn tell(&self, line: &Line<'_>) {
-        let Line { asker: Asker { who, entrance, shown, .. }, method, subject, outcome } = line;
+    fn tell(&self, line: &AuditLine<'_>) {
+        let AuditLine {
+            asker: AuditedCaller { who, entrance, shown, .. },
+            method,
+            subject,
+            outcome,
+        } = line;
         tracing::info!(
             target: AUDIT,
             who,
@@ -219,9 +225,9 @@ impl Audit {
         );
     }
 
-    fn tell_refused(&self, line: &Line<'_>, refused: &Refusal) {
-        let Line { asker, method, subject, outcome } = line;
-        let Asker { who, entrance, shown, shows_token, is_known } = asker;
+    fn tell_refused(&self, line: &AuditLine<'_>, refused: &Refusal) {
+        let AuditLine { asker, method, subject, outcome } = line;
+        let AuditedCaller { who, entrance, shown, shows_token, is_known } = asker;
         let is_worthless = refused.code() == Code::Unauthenticated;
         if *shows_token && is_worthless {
             self.metrics.logins_refused.of(entrance.interface.into()).add(Shown::token, 1);
@@ -266,7 +272,7 @@ fn outcome(refused: &Refusal) -> String {
 /// hanging up.
 pub struct Note<'a> {
     audit: &'a Audit,
-    asker: Asker,
+    asker: AuditedCaller,
     method: &'static str,
     subject: Subject,
     has_ended: bool,
@@ -290,9 +296,9 @@ impl Note<'_> {
         }
     }
 
-    fn line<'a>(&'a self, outcome: &'a str) -> Line<'a> {
+    fn line<'a>(&'a self, outcome: &'a str) -> AuditLine<'a> {
         let Note { asker, subject, .. } = self;
-        Line { asker, method: Some(self.method), subject, outcome }
+        AuditLine { asker, method: Some(self.method), subject, outcome }
     }
 }
 
@@ -312,7 +318,7 @@ mod tests {
     #[test]
     fn strangers_at_the_wrong_port_take_no_lines_from_those_whom_the_node_knows() {
         let audit = Audit::new(1, Metrics::new());
-        let asker = |is_known| Asker {
+        let asker = |is_known| AuditedCaller {
             who: "ci".to_owned(),
             entrance: Entrance {
                 interface: Interface::grpc,

@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{
     Caller, Callers, Counted, CountedKind, Full, LEAVING_MAX, PLACE_AFTER_MS, Port, RETRY_AFTER_MS,
-    STRANGERS, strangers::Standing,
+    STRANGERS, strangers::ConnectionStanding,
 };
 use crate::proto::{Refusal, refusal};
 
@@ -47,7 +47,7 @@ pub struct Guest {
     asks: ArcSwap<Caller>,
     opened: Instant,
     /// From which address it was opened, and whether it may end for another one.
-    standing: Arc<Standing>,
+    standing: Arc<ConnectionStanding>,
 }
 
 /// A call over a connection that has others: it is of the principal that asked when it began, or of the one that asks in it
@@ -104,7 +104,7 @@ impl Guest {
     /// The connection of `port` that has this place among those of its address.
     pub(super) fn new(port: Port, place: Counted) -> Arc<Guest> {
         let caller = place.caller();
-        let standing = Standing::unknown(caller.id());
+        let standing = ConnectionStanding::unknown(caller.id());
         // The port for administrators has its own rule of who ends.
         if port == Port::Clients {
             caller.strangers.add(&standing);

@@ -48,15 +48,15 @@ impl SilentStreams {
             // Left by two calls that were refused before the only one had ended, or by one that spoke just then.
             let _ = self.needed.notified().now_or_never();
         }
-        let _waits = Waits(self);
+        let _waits = WaitingStream(self);
         self.needed.notified().await;
     }
 }
 
 /// A stream that waits, until this is dropped.
-struct Waits<'a>(&'a SilentStreams);
+struct WaitingStream<'a>(&'a SilentStreams);
 
-impl Drop for Waits<'_> {
+impl Drop for WaitingStream<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, AcqRel);
     }

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Whether it is known whose a connection is, whether it has a call until then, and whether it is to end for another one.
 #[derive(Debug)]
-pub struct Standing {
+pub struct ConnectionStanding {
     /// The id of the network from which it was opened.
     pub network: u64,
     is_known: AtomicBool,
@@ -31,10 +31,10 @@ pub struct Standing {
     needed: CancellationToken,
 }
 
-impl Standing {
+impl ConnectionStanding {
     /// That of a new connection.
-    pub fn unknown(network: u64) -> Arc<Standing> {
-        Arc::new(Standing {
+    pub fn unknown(network: u64) -> Arc<ConnectionStanding> {
+        Arc::new(ConnectionStanding {
             network,
             is_known: AtomicBool::new(false),
             became_known: Notify::new(),
@@ -91,7 +91,7 @@ impl Standing {
 
 /// Connections of which nobody knew whose they are, the oldest one first.
 #[derive(Default)]
-pub struct Strangers(Mutex<VecDeque<Weak<Standing>>>);
+pub struct Strangers(Mutex<VecDeque<Weak<ConnectionStanding>>>);
 
 impl fmt::Debug for Strangers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -101,7 +101,7 @@ impl fmt::Debug for Strangers {
 
 impl Strangers {
     /// Adds a new one.
-    pub fn add(&self, standing: &Arc<Standing>) {
+    pub fn add(&self, standing: &Arc<ConnectionStanding>) {
         let mut all = self.0.lock();
         // Those that have ended, or are known by now, are forgotten before there is room for twice as many. Others may become
         // strangers', once anonymous may do nothing.
@@ -117,8 +117,9 @@ impl Strangers {
     /// address. False if there is none.
     pub fn make_room(&self, are_closed_to: impl Fn(u64) -> bool) -> bool {
         let mut all = self.0.lock();
-        let ends =
-            |one: &Weak<Standing>| one.upgrade().is_some_and(|one| one.make_room(&are_closed_to));
+        let ends = |one: &Weak<ConnectionStanding>| {
+            one.upgrade().is_some_and(|one| one.make_room(&are_closed_to))
+        };
         let oldest = all.iter().position(ends);
         if let Some(oldest) = oldest {
             all.remove(oldest);

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::{
     Ids, MadeIds,
     id_list::IdList,
-    key_queues::{Batch, Line},
+    key_queues::{Batch, QueuedKey},
     request::{count_of, parameters_of},
 };
 use crate::{
@@ -58,7 +58,7 @@ impl Ids {
             Key::Name(_) => None,
         };
         let fixed = format.fixed(&parameters_of(request), id).map_err(|error| invalid(&error))?;
-        let line = Line {
+        let line = QueuedKey {
             namespace: request.namespace.clone(),
             format: format.to_string(),
             key: OwnedKey::from(key),
@@ -74,7 +74,7 @@ impl Ids {
     /// Numbers of a key. If others wait for it here already, this caller joins their line. Otherwise it asks the leader, and
     /// joins the line for what it did not get.
     async fn numbers_of(
-        self: &Arc<Self>, line: &Line, format: &Format, count: u32, deadline: Instant,
+        self: &Arc<Self>, line: &QueuedKey, format: &Format, count: u32, deadline: Instant,
     ) -> Result<IdNumbers, Refusal> {
         if self.queues.has(line) {
             let none = IdNumbers::default();
@@ -96,7 +96,7 @@ impl Ids {
     /// Waits for more numbers of a key than a caller has, behind those who wait for the same key. If nobody does, the leader is
     /// asked in `wait`.
     async fn wait_in_line(
-        self: &Arc<Self>, line: &Line, format: &Format, (left, numbers): (u32, IdNumbers),
+        self: &Arc<Self>, line: &QueuedKey, format: &Format, (left, numbers): (u32, IdNumbers),
         wait: Duration, deadline: Instant,
     ) -> Result<IdNumbers, Refusal> {
         let in_time = |ids| Instant::now() + least_wait(format, ids) < deadline;
@@ -122,7 +122,7 @@ impl Ids {
 
     /// Asks the leader for all who wait in a line, again and again, until nobody does. Begins in `wait`. There is one such task
     /// for each line.
-    async fn ask_for_all(self: Arc<Self>, line: &Line, format: &Format, mut wait: Duration) {
+    async fn ask_for_all(self: Arc<Self>, line: &QueuedKey, format: &Format, mut wait: Duration) {
         let mut batch = Batch::default();
         loop {
             if !wait.is_zero() {
@@ -163,7 +163,7 @@ impl Ids {
 
     /// Asks the leader for up to `count` numbers of a key.
     async fn ask_for_numbers(
-        &self, line: &Line, count: u32, deadline: Instant,
+        &self, line: &QueuedKey, count: u32, deadline: Instant,
     ) -> Result<IdNumbers, Refusal> {
         let take = TakeIdNumbersRequest {
             namespace: line.namespace.clone(),
@@ -199,7 +199,7 @@ fn least_wait(format: &Format, ids: u64) -> Duration {
     Duration::from_millis(units.saturating_mul(format.tick_ms()))
 }
 
-fn used_up(line: &Line, wait: Duration) -> Refusal {
+fn used_up(line: &QueuedKey, wait: Duration) -> Refusal {
     let ms = whole_ms(wait).max(1);
     let key = line.key.as_key();
     refusal!(

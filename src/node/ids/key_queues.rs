@@ -34,7 +34,7 @@ const SWEEP_MIN: usize = 1_024;
 /// The key for whose numbers callers wait. The meaning of a number is the format's: a namespace that is created again has
 /// another line if its format is another one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Line {
+pub struct QueuedKey {
     /// The namespace's name.
     pub namespace: String,
     /// Its format, in full.
@@ -46,13 +46,13 @@ pub struct Line {
 /// The lines in which callers of this node wait.
 #[derive(Default)]
 pub struct KeyQueues {
-    queues: Mutex<HashMap<Line, Queue>>,
+    queues: Mutex<HashMap<QueuedKey, Queue>>,
 }
 
 /// The callers that wait in one line.
 struct Queue {
     /// Those that came since the leader was asked last.
-    arrived: Vec<Waiter>,
+    arrived: Vec<WaitingCaller>,
     /// Once they are so many, those that have gone are dropped.
     sweep_at: usize,
     state: Arc<State>,
@@ -95,7 +95,7 @@ impl Demand {
 }
 
 /// A caller that waits, as the line knows it.
-struct Waiter {
+struct WaitingCaller {
     demand: Arc<Demand>,
     numbers: IdNumbers,
     deadline: Instant,
@@ -126,7 +126,7 @@ impl Drop for PlaceInLine {
 
 impl KeyQueues {
     /// Whether somebody waits in this line.
-    pub fn has(&self, line: &Line) -> bool {
+    pub fn has(&self, line: &QueuedKey) -> bool {
         self.queues.lock().contains_key(line)
     }
 
@@ -136,7 +136,7 @@ impl KeyQueues {
     /// # Errors
     /// That number, if it says no. Then nothing is changed.
     pub fn join(
-        &self, line: &Line, left: u32, numbers: IdNumbers, deadline: Instant,
+        &self, line: &QueuedKey, left: u32, numbers: IdNumbers, deadline: Instant,
         may_come: impl FnOnce(u64) -> bool,
     ) -> Result<PlaceInLine, u64> {
         let mut queues = self.queues.lock();
@@ -154,12 +154,17 @@ impl KeyQueues {
         queue.state.ids.fetch_add(left.into(), Relaxed);
         let demand = Arc::new(Demand { left: AtomicU32::new(left), state: queue.state.clone() });
         let (sender, answer) = oneshot::channel();
-        queue.arrived.push(Waiter { demand: demand.clone(), numbers, deadline, answer: sender });
+        queue.arrived.push(WaitingCaller {
+            demand: demand.clone(),
+            numbers,
+            deadline,
+            answer: sender,
+        });
         Ok(PlaceInLine { answer, is_first, demand })
     }
 
     /// Adds those who came meanwhile to `batch`, and drops who has gone. False: nobody waits, and the line is gone.
-    pub fn collect(&self, line: &Line, batch: &mut Batch) -> bool {
+    pub fn collect(&self, line: &QueuedKey, batch: &mut Batch) -> bool {
         loop {
             batch.drop_gone();
             let mut queues = self.queues.lock();
@@ -188,7 +193,7 @@ impl KeyQueues {
 /// The callers for whom the leader is asked, in the order of their arrival.
 #[derive(Default)]
 pub struct Batch {
-    waiters: VecDeque<Waiter>,
+    waiters: VecDeque<WaitingCaller>,
     state: Arc<State>,
 }
 

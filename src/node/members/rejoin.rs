@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// Peers, with their addresses, and what their clocks showed when they answered; 0 before that.
-type Peers = BTreeMap<NodeId, (String, u64)>;
+type AskedPeers = BTreeMap<NodeId, (String, u64)>;
 
 /// Waits out the promises that this node's last run gave in `set`, and records how long those of this run last. It does not
 /// wait if the node has no Raft state.
@@ -56,13 +56,13 @@ pub async fn rejoin(
         let began = Instant::now();
         let mine = mine(store, set)?;
         let (peers, until) = (peers(store, set, config)?, began + silence);
-        let asker = Asker { config, transport };
+        let sender = HelloSender { config, transport };
         // At the same time. This node does not wait for a peer that does not answer during the silence.
-        let asked = asker.ask(&peers, mine, until);
+        let asked = sender.ask(&peers, mine, until);
         let (answered, ()) = tokio::join!(asked, tokio::time::sleep_until(until));
         // A process that has acknowledged a message which they sent after they answered is not this one. Their own clocks tell:
         // one of them may have stood still with its machine.
-        asker.ask(&answered?, mine, until + silence.min(HELLO_TIMEOUT)).await?;
+        sender.ask(&answered?, mine, until + silence.min(HELLO_TIMEOUT)).await?;
     }
     // Before Raft starts, and with it this run's promises.
     if last_promise_ms != Some(promise_ms) {
@@ -86,19 +86,19 @@ fn mine(store: &Arc<Store>, set: SetId) -> Result<Acknowledged, StoreError> {
 }
 
 /// Asks peers what they remember of this node.
-struct Asker<'a> {
+struct HelloSender<'a> {
     config: &'a Config,
     transport: &'a Arc<dyn Transport>,
 }
 
-impl Asker<'_> {
+impl HelloSender<'_> {
     /// Asks `peers`, and leaders that they name, until `until`. Returns those that answered.
     ///
     /// # Errors
     /// [`StartError`] if one of them refuses this node.
     async fn ask(
-        &self, peers: &Peers, mine: Acknowledged, until: Instant,
-    ) -> Result<Peers, StartError> {
+        &self, peers: &AskedPeers, mine: Acknowledged, until: Instant,
+    ) -> Result<AskedPeers, StartError> {
         let asked = peers.iter().map(|(&id, (address, silent_since_ns))| async move {
             let again = Acknowledged { silent_since_ns: *silent_since_ns, ..mine };
             let answer = self.ask_one(id, address, again, until).await?;
@@ -135,7 +135,7 @@ impl Asker<'_> {
 }
 
 /// The peers that the settings and the last known membership of `set` name.
-fn peers(store: &Arc<Store>, set: SetId, config: &Config) -> Result<Peers, StoreError> {
+fn peers(store: &Arc<Store>, set: SetId, config: &Config) -> Result<AskedPeers, StoreError> {
     let mut peers = config.peers.clone();
     let table = AppliedTable::open(store, set)?;
     for (id, member) in table.meta().membership.membership().nodes() {

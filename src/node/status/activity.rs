@@ -7,7 +7,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::{Status, recent_activity::Second};
 use crate::{
     allocator::HotKey,
-    metrics::{Interface, Reading},
+    metrics::{HistogramReading, Interface},
 };
 
 impl Status {
@@ -52,9 +52,9 @@ impl Status {
     }
 
     /// How many numbers this node handed out, and the durations of its clients' requests.
-    fn totals(&self) -> (u64, Reading) {
+    fn totals(&self) -> (u64, HistogramReading) {
         let metrics = &self.metrics;
-        let mut requests = Reading::default();
+        let mut requests = HistogramReading::default();
         for interface in Interface::ALL {
             requests.add(&metrics.request_seconds.of(*interface).read());
         }

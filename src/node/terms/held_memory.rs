@@ -14,10 +14,10 @@ use crate::{
 
 /// The memory that this node holds for the next term that it leads.
 #[derive(Default)]
-pub struct HeldMemory(Mutex<Holding>);
+pub struct HeldMemory(Mutex<HeldState>);
 
 #[derive(Default)]
-struct Holding {
+struct HeldState {
     /// How many have begun to arrive.
     begun: u64,
     whole: Option<(ReceivedMemory, MemoryDigest)>,

@@ -34,7 +34,7 @@ const AGE_DRAWN_PART: u32 = 4;
 
 /// The limits for the connections of a port, and their metrics.
 #[derive(Debug, Clone)]
-pub struct Limits {
+pub struct ConnectionLimits {
     /// The port's name, for the log.
     pub port: &'static str,
     /// How many connections may be open at a time, and which one ends when there are as many, and another one comes.
@@ -51,7 +51,7 @@ pub struct Limits {
     pub callers: Option<(Arc<Callers>, Port)>,
 }
 
-impl Limits {
+impl ConnectionLimits {
     /// When a connection that begins now is too old. It is drawn, so that those that began together do not end together.
     pub fn too_old_at(&self) -> Option<Instant> {
         let age_max = self.age_max?;
@@ -63,7 +63,7 @@ impl Limits {
 /// Has `serve` serve the connections of `listener` until `stop`. Then it accepts no more, and returns once all are
 /// served.
 pub async fn accept<F>(
-    listener: TcpListener, limits: Limits, stop: CancellationToken,
+    listener: TcpListener, limits: ConnectionLimits, stop: CancellationToken,
     serve: impl Fn(TcpStream, Arc<ConnectionPlace>) -> F,
 ) where
     F: Future<Output = Result<(), String>> + Send + 'static,
@@ -111,15 +111,15 @@ pub async fn accept<F>(
 /// # Errors
 /// A text if there is none, or `from` has its share.
 fn enter(
-    places: &mut Places, limits: &Limits, from: SocketAddr,
-) -> Result<(Arc<ConnectionPlace>, Open), String> {
+    places: &mut Places, limits: &ConnectionLimits, from: SocketAddr,
+) -> Result<(Arc<ConnectionPlace>, OpenConnection), String> {
     let callers = limits.callers.as_ref();
     let guest = callers.map(|(callers, port)| callers.connect(*port, from.ip())).transpose()?;
     // The connection that ends for the new one leaves a moment later.
     let place = places.enter(guest);
     let place = place.ok_or("all connections are used that this port may have")?;
     limits.connections.inc();
-    Ok((place, Open(limits.connections.clone())))
+    Ok((place, OpenConnection(limits.connections.clone())))
 }
 
 /// Serves a connection until it ends, another one needs its place, or it is a stranger's for too long. Memory that is reserved
@@ -156,7 +156,7 @@ async fn in_place(
 }
 
 /// Counts a refused connection. Returns the warning for the log.
-fn refuse(limits: &Limits, from: SocketAddr, why: &str) -> String {
+fn refuse(limits: &ConnectionLimits, from: SocketAddr, why: &str) -> String {
     limits.refused.inc();
     format!("refused a connection from {from}: {why}")
 }
@@ -168,9 +168,9 @@ fn is_callers_fault(error: &io::Error) -> bool {
 }
 
 /// A connection that counts as open until this is dropped.
-struct Open(Gauge);
+struct OpenConnection(Gauge);
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -229,7 +229,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn when_a_connection_is_too_old_is_drawn() {
         const MINUTE: Duration = Duration::from_secs(60);
-        let limits = |age_max| Limits {
+        let limits = |age_max| ConnectionLimits {
             port: "client",
             when_full: WhenFull::RefuseNew,
             idle: MINUTE,

@@ -73,7 +73,7 @@ pub struct Handshakes {
 }
 
 /// Why a connection does not begin.
-enum Failed {
+enum OpeningError {
     /// Because of the certificate at the other end, or because there is none.
     Certificate {
         /// Its URI, as far as a CA vouches for it; otherwise what there is to say of it.
@@ -84,15 +84,15 @@ enum Failed {
     Otherwise(String),
 }
 
-impl From<io::Error> for Failed {
-    fn from(error: io::Error) -> Failed {
+impl From<io::Error> for OpeningError {
+    fn from(error: io::Error) -> OpeningError {
         let of_tls = error.get_ref().and_then(|error| error.downcast_ref::<Error>());
         let who = match of_tls {
             Some(Error::NoCertificatesPresented) => NONE,
             Some(Error::InvalidCertificate(_)) => UNKNOWN,
-            _ => return Failed::Otherwise(error.to_string()),
+            _ => return OpeningError::Otherwise(error.to_string()),
         };
-        Failed::Certificate { who: who.to_owned(), why: error.to_string() }
+        OpeningError::Certificate { who: who.to_owned(), why: error.to_string() }
     }
 }
 
@@ -144,7 +144,7 @@ impl Handshakes {
             (false, true) => Ok(socket.into()),
             (false, false) => {
                 let why = "it speaks no TLS, which this port requires".to_owned();
-                Err((Failed::Otherwise(why), None))
+                Err((OpeningError::Otherwise(why), None))
             }
         };
         let (failed, socket) = match opened {
@@ -161,20 +161,20 @@ impl Handshakes {
     }
 
     /// Has the log tell why a connection from there does not begin. Returns that as text.
-    fn tell(&self, failed: Failed, from: Option<SocketAddr>) -> String {
+    fn tell(&self, failed: OpeningError, from: Option<SocketAddr>) -> String {
         let told = |why: &str| {
             let from =
                 from.map_or_else(|| "an unknown address".to_owned(), |from| from.to_string());
             format!("no TLS handshake with {from}: {why}")
         };
         match failed {
-            Failed::Certificate { who, why } => {
+            OpeningError::Certificate { who, why } => {
                 let from = from.map(|from| from.ip().to_canonical());
                 let refused = RefusedCertificate { who: &who, from, at: self.at, why: &why };
                 self.access.refuse_certificate(&refused);
                 told(&why)
             }
-            Failed::Otherwise(why) => {
+            OpeningError::Otherwise(why) => {
                 let why = told(&why);
                 if self.warning.is_due() {
                     tracing::warn!("{why}");
@@ -185,7 +185,9 @@ impl Handshakes {
     }
 
     /// The stream after a handshake. If that fails, the socket may have an alert on its way that says why.
-    async fn shake_hands(&self, socket: TcpStream) -> Result<Stream, (Failed, Option<TcpStream>)> {
+    async fn shake_hands(
+        &self, socket: TcpStream,
+    ) -> Result<Stream, (OpeningError, Option<TcpStream>)> {
         let mut config = self.certificates.current().server.clone();
         config.alpn_protocols = self.alpn.map(<[u8]>::to_vec).into_iter().collect();
         let shaking = TlsAcceptor::from(Arc::new(config))
@@ -195,25 +197,25 @@ impl Handshakes {
             Ok(Err((error, socket))) => Err((error.into(), Some(socket))),
             Err(_) => {
                 let why = format!("it took longer than {} s", HANDSHAKE_TIME_MAX.as_secs());
-                Err((Failed::Otherwise(why), None))
+                Err((OpeningError::Otherwise(why), None))
             }
         }
     }
 
     /// The stream, with the node that its other end has to be. A session that is resumed brings the certificate of its
     /// beginning, whose dates TLS does not compare again.
-    fn identified(&self, stream: TlsStream<TcpStream>) -> Result<Stream, Failed> {
+    fn identified(&self, stream: TlsStream<TcpStream>) -> Result<Stream, OpeningError> {
         let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
         let Some(certificate) = certificate else {
             return match &self.cluster {
                 None => Ok(Stream::from(stream)),
-                Some(_) => Err(Failed::Certificate {
+                Some(_) => Err(OpeningError::Certificate {
                     who: NONE.to_owned(),
                     why: Error::NoCertificatesPresented.to_string(),
                 }),
             };
         };
-        let refused = |who: Option<&str>, why: String| Failed::Certificate {
+        let refused = |who: Option<&str>, why: String| OpeningError::Certificate {
             who: who.unwrap_or(UNKNOWN).to_owned(),
             why: format!("its certificate: {why}"),
         };

@@ -37,7 +37,7 @@ use crate::{
 pub const REFLECTION: &str = "/grpc.reflection.";
 
 /// Who asks over a stream, and what has ended it. The body of the call has it among the request's extensions.
-pub struct Asker {
+pub struct ReflectionCaller {
     access: Arc<Access>,
     by: Principal,
     /// Why the stream ends, once it does.
@@ -48,11 +48,11 @@ pub struct Asker {
     is_answered: CancellationToken,
 }
 
-impl Asker {
+impl ReflectionCaller {
     /// The caller `by`, whose stream has not ended.
-    pub fn new(access: Arc<Access>, by: Principal) -> Asker {
+    pub fn new(access: Arc<Access>, by: Principal) -> ReflectionCaller {
         let [ended, is_answered] = [(); 2].map(|()| CancellationToken::new());
-        Asker { access, by, why: OnceLock::new(), ended, is_answered }
+        ReflectionCaller { access, by, why: OnceLock::new(), ended, is_answered }
     }
 
     /// Sees that what has come over the stream may be asked. If it may not, the stream ends.
@@ -95,7 +95,8 @@ impl Asker {
 /// The library's `answer` to a call of `asker`. It ends at `stop`, or once the caller is refused, and says why. `metrics` count
 /// that as an error.
 pub fn described(
-    answer: Response<Body>, asker: Arc<Asker>, metrics: Arc<Metrics>, stop: CancellationToken,
+    answer: Response<Body>, asker: Arc<ReflectionCaller>, metrics: Arc<Metrics>,
+    stop: CancellationToken,
 ) -> Response<Body> {
     let ended = asker.ended.clone();
     let mut described = answer.map(|answer| {
@@ -111,7 +112,7 @@ pub fn described(
 /// The body of an answer.
 struct Described {
     answer: Body,
-    asker: Arc<Asker>,
+    asker: Arc<ReflectionCaller>,
     /// Ready once the stream ends.
     ended: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Whether its last frame says why it has ended.

@@ -27,7 +27,7 @@ use tonic::{Status, service::Routes};
 use super::{
     arrival::{Arrival, HEADER_BYTES, PART_BYTES},
     inspected_body::{Inspect, InspectedRoutes},
-    reflection::Asker,
+    reflection::ReflectionCaller,
 };
 use crate::{
     node::{COUNTED_BYTES_MIN, Caller, RequestMemory, Reservation, Silence},
@@ -43,7 +43,7 @@ pub fn metered(
     routes: Routes, memory: Arc<RequestMemory>, [patience, idle]: [Duration; 2],
 ) -> InspectedRoutes<impl Fn(&mut Request<Incoming>) -> Meter + Clone> {
     InspectedRoutes::new(routes.prepare(), move |request: &mut Request<_>| {
-        let asker: Option<Arc<Asker>> = request.extensions().get().cloned();
+        let asker: Option<Arc<ReflectionCaller>> = request.extensions().get().cloned();
         let is_stream = asker.is_some() || STREAMS.contains(&request.uri().path());
         let arrival = Arrival::new(is_stream);
         let silence = is_stream.then(|| Caller::silence(idle)).flatten();
@@ -64,7 +64,7 @@ pub struct Meter {
     /// The silence of a stream between its messages.
     silence: Option<Silence>,
     /// Of a stream of the reflection service.
-    asker: Option<Arc<Asker>>,
+    asker: Option<Arc<ReflectionCaller>>,
     /// The end of that stream.
     ended: Option<BoxFuture<'static, Status>>,
 }
@@ -122,7 +122,7 @@ impl Inspect for Meter {
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED if there is none left, unless the call is a stream. Of a stream of the reflection service: those of
-    /// [`Asker::let_in`].
+    /// [`ReflectionCaller::let_in`].
     fn look(&mut self, data: Bytes) -> Result<Bytes, Status> {
         if let Some(asker) = &self.asker {
             asker.let_in()?;

@@ -140,7 +140,7 @@ pub fn from_peers(
             is_stream: PEER_STREAMS.contains(&request.uri().path()),
             beginning: Beginning::default(),
             arrival: Arrival::new(false),
-            sender: Sender::Unknown,
+            sender: SenderState::Unknown,
             strangers: strangers.clone(),
             bytes: 0,
             refused: connection.until_unvouched(),
@@ -150,7 +150,7 @@ pub fn from_peers(
 
 /// The sender of a call, as far as it is known.
 #[derive(Debug)]
-enum Sender {
+enum SenderState {
     /// Its header has not arrived yet.
     Unknown,
     /// It knows this node's data directory.
@@ -171,7 +171,7 @@ pub struct LookForSender {
     /// The bytes that have arrived, until the sender is known.
     beginning: Beginning,
     arrival: Arrival,
-    sender: Sender,
+    sender: SenderState,
     /// How many bytes strangers' calls of this connection have brought.
     strangers: Arc<AtomicUsize>,
     /// This call's part of them.
@@ -187,24 +187,24 @@ impl Inspect for LookForSender {
     /// Why the sender is refused, if it sends more than a stranger may, or announces that. RESOURCE_EXHAUSTED if there is no
     /// memory for it.
     fn look(&mut self, data: Bytes) -> Result<Bytes, Status> {
-        if matches!(self.sender, Sender::Known(_) | Sender::Member) {
+        if matches!(self.sender, SenderState::Known(_) | SenderState::Member) {
             // It may have been let in before there were tokens.
             self.connection.check_vouched()?;
         }
-        if let Sender::Known(header) = &self.sender
+        if let SenderState::Known(header) = &self.sender
             && self.connection.group.is_member(header)
         {
             // The stream of a leader may be older than this node's knowledge of the members.
             self.let_in();
         }
-        if matches!(self.sender, Sender::Member) {
+        if matches!(self.sender, SenderState::Member) {
             return Ok(data);
         }
         self.arrival.advance(&data);
         self.bytes += data.len();
         let held = self.strangers.fetch_add(data.len(), Relaxed) + data.len();
         let data = match self.sender {
-            Sender::Unknown => match self.beginning.header(data) {
+            SenderState::Unknown => match self.beginning.header(data) {
                 Some((header, arrived)) => {
                     self.look_at_sender(header);
                     arrived
@@ -215,10 +215,10 @@ impl Inspect for LookForSender {
         };
         let is_too_much = held.max(self.arrival.message_bytes()) > STRANGER_BYTES_MAX;
         match &self.sender {
-            Sender::Refused(why) if is_too_much => Err(why.clone()),
-            Sender::Unknown if held > STRANGER_BYTES_MAX => Err(nobody()),
-            Sender::Refused(_) | Sender::Unknown => Ok(data),
-            Sender::Known(_) | Sender::Member => {
+            SenderState::Refused(why) if is_too_much => Err(why.clone()),
+            SenderState::Unknown if held > STRANGER_BYTES_MAX => Err(nobody()),
+            SenderState::Refused(_) | SenderState::Unknown => Ok(data),
+            SenderState::Known(_) | SenderState::Member => {
                 self.is_no_stranger();
                 // Released first: the new reservation contains the bytes of the old one.
                 self.reservation = None;
@@ -236,12 +236,12 @@ impl Inspect for LookForSender {
             self.refused = None;
             return Poll::Ready(refusal.into());
         }
-        if matches!(self.sender, Sender::Member) {
+        if matches!(self.sender, SenderState::Member) {
             return Poll::Pending;
         }
         ready!(self.arrival.poll_late(STRANGER_TIME_MAX, cx));
         Poll::Ready(match &self.sender {
-            Sender::Refused(why) => why.clone(),
+            SenderState::Refused(why) => why.clone(),
             _ => Status::deadline_exceeded(format!(
                 "a peer message did not go on for {} s, and its sender is not known as a member here",
                 STRANGER_TIME_MAX.as_secs()
@@ -272,9 +272,9 @@ impl LookForSender {
             Ok(header) if self.connection.group.is_member(&header) => self.let_in(),
             Ok(header) => {
                 self.arrival.is_stream = self.is_stream;
-                self.sender = Sender::Known(header);
+                self.sender = SenderState::Known(header);
             }
-            Err(why) => self.sender = Sender::Refused(why),
+            Err(why) => self.sender = SenderState::Refused(why),
         }
     }
 
@@ -282,7 +282,7 @@ impl LookForSender {
     fn let_in(&mut self) {
         self.place.keep_for_member();
         self.reservation = None;
-        self.sender = Sender::Member;
+        self.sender = SenderState::Member;
     }
 }
 

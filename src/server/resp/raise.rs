@@ -16,7 +16,7 @@ use crate::{
 
 /// The outcome of raising a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Raised {
+pub enum RaiseOutcome {
     /// The floor is raised. Or the key was new and is to begin with 0, where it stands already.
     Done,
     /// The key was not new, and is as it was.
@@ -31,7 +31,7 @@ pub enum Raised {
 pub async fn raise(
     (context, by): NodeAndAsker<'_>, command: RedisCommand<'_>, mut only_if_new: bool,
     deadline: Instant,
-) -> Result<Raised, Refused> {
+) -> Result<RaiseOutcome, Refused> {
     for option in command.rest().skip(2) {
         if !option.eq_ignore_ascii_case(b"nx") {
             return Err(Refused::invalid(format!(
@@ -65,10 +65,10 @@ pub async fn raise(
     // A node asks a second leader by itself if the first one's answer is lost, and so may a client. If the first try has raised
     // the floor, that is no reason to refuse the second.
     if raised.raised || (!only_if_new && raised.floor == at_least) {
-        return Ok(Raised::Done);
+        return Ok(RaiseOutcome::Done);
     }
     if only_if_new {
-        return Ok(Raised::NotNew);
+        return Ok(RaiseOutcome::NotNew);
     }
     let refused = refusal!(
         WrongState,

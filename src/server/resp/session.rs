@@ -11,7 +11,7 @@ use super::{
     about, cluster,
     ids::{self, IdsOf},
     key::{self, last_numbers, timed, written_key},
-    raise::{self, Raised},
+    raise::{self, RaiseOutcome},
     reader::RedisCommand,
     refused::Refused,
     replies::{Replies, Version},
@@ -291,9 +291,9 @@ impl Session {
                 let asking = (&self.context, &self.by);
                 let raising = raise::raise(asking, command, action == SetNx, deadline);
                 match (action, timed(&self.context, 1, raising).await?) {
-                    (SetNx, raised) => replies.number(u8::from(raised == Raised::Done)),
-                    (_, Raised::Done) => replies.simple("OK"),
-                    (_, Raised::NotNew) => replies.null(),
+                    (SetNx, raised) => replies.number(u8::from(raised == RaiseOutcome::Done)),
+                    (_, RaiseOutcome::Done) => replies.simple("OK"),
+                    (_, RaiseOutcome::NotNew) => replies.null(),
                 }
             }
             Ping => match command.at(1) {

@@ -30,12 +30,12 @@ pub struct Certificates {
     contents: Mutex<Contents>,
     /// Held from a reading until what it brought is in use.
     turn: tokio::sync::Mutex<()>,
-    told: Mutex<Told>,
+    told: Mutex<ToldTexts>,
 }
 
 /// The texts that were told, so that each is told once.
 #[derive(Default)]
-struct Told {
+struct ToldTexts {
     /// Of files that cannot be used.
     of_files: Once,
     /// Of the certificate in use.

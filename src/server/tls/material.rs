@@ -42,14 +42,14 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// A file, and the setting that names it.
 #[derive(Debug, Clone)]
-pub struct File {
+pub struct NamedFile {
     setting: &'static str,
     path: PathBuf,
 }
 
-impl File {
-    fn of(setting: &'static str, path: &Option<PathBuf>) -> Option<File> {
-        path.clone().map(|path| File { setting, path })
+impl NamedFile {
+    fn of(setting: &'static str, path: &Option<PathBuf>) -> Option<NamedFile> {
+        path.clone().map(|path| NamedFile { setting, path })
     }
 
     fn read(&self) -> Result<Vec<u8>, String> {
@@ -99,10 +99,10 @@ fn pem_error(error: &pem::Error) -> String {
 /// The files of one side, and what its certificate must name.
 #[derive(Debug, Clone)]
 pub struct Files {
-    pub certificate: File,
-    key: File,
+    pub certificate: NamedFile,
+    key: NamedFile,
     /// The CAs of the other ends. Without it they show no certificate.
-    ca: Option<File>,
+    ca: Option<NamedFile>,
     /// The node that the certificate must name, if it must name one, and its cluster.
     node: Option<(String, NodeId)>,
     /// The host by which clients reach this node, if they see the certificate.
@@ -114,9 +114,9 @@ impl Files {
     pub fn for_clients(config: &Config) -> Option<Files> {
         (config.tls != ClientTls::Off).then_some(())?;
         Some(Files {
-            certificate: File::of("tls_cert", &config.tls_cert)?,
-            key: File::of("tls_key", &config.tls_key)?,
-            ca: File::of("tls_client_ca", &config.tls_client_ca),
+            certificate: NamedFile::of("tls_cert", &config.tls_cert)?,
+            key: NamedFile::of("tls_key", &config.tls_key)?,
+            ca: NamedFile::of("tls_client_ca", &config.tls_client_ca),
             node: None,
             host: Some(clients_host(config)),
         })
@@ -126,9 +126,9 @@ impl Files {
     pub fn for_peers(config: &Config) -> Option<Files> {
         (config.peer_tls != PeerTls::Off).then_some(())?;
         Some(Files {
-            certificate: File::of("peer_tls_cert", &config.peer_tls_cert)?,
-            key: File::of("peer_tls_key", &config.peer_tls_key)?,
-            ca: Some(File::of("peer_tls_ca", &config.peer_tls_ca)?),
+            certificate: NamedFile::of("peer_tls_cert", &config.peer_tls_cert)?,
+            key: NamedFile::of("peer_tls_key", &config.peer_tls_key)?,
+            ca: Some(NamedFile::of("peer_tls_ca", &config.peer_tls_ca)?),
             node: Some((config.cluster.clone(), config.node_id)),
             host: None,
         })
@@ -142,14 +142,14 @@ impl Files {
         Ok(Contents {
             certificate: self.certificate.read()?,
             key: self.key.read()?,
-            ca: self.ca.as_ref().map(File::read).transpose()?,
+            ca: self.ca.as_ref().map(NamedFile::read).transpose()?,
         })
     }
 
     /// Each file, and whether it holds something else `now` than `before`.
     pub fn compared(&self, before: &Contents, now: &Contents) -> Vec<FileRead> {
-        let read = |file: &File, changed| {
-            let File { setting, path } = file.clone();
+        let read = |file: &NamedFile, changed| {
+            let NamedFile { setting, path } = file.clone();
             FileRead { setting, path, changed }
         };
         let mut files = vec![
@@ -319,7 +319,7 @@ fn is_of_time(why: &CertificateError) -> bool {
     matches!(why, Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. })
 }
 
-fn roots(file: &File, bytes: &[u8]) -> Result<RootCertStore, String> {
+fn roots(file: &NamedFile, bytes: &[u8]) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for (at, certificate) in file.certificates(bytes)?.into_iter().enumerate() {
         let ca = format!("certificate {} in it", at + 1);
@@ -344,7 +344,7 @@ fn roots(file: &File, bytes: &[u8]) -> Result<RootCertStore, String> {
 /// # Errors
 /// A text if the file cannot be read, or a certificate in it is no CA's.
 pub fn cas(setting: &'static str, path: &Path) -> Result<Vec<u8>, String> {
-    let file = File { setting, path: path.to_owned() };
+    let file = NamedFile { setting, path: path.to_owned() };
     let bytes = file.read()?;
     roots(&file, &bytes)?;
     Ok(bytes)
@@ -352,7 +352,7 @@ pub fn cas(setting: &'static str, path: &Path) -> Result<Vec<u8>, String> {
 
 /// The check of the certificates of those who connect. A connection without one is refused.
 fn verifier(
-    file: &File, roots: &Arc<RootCertStore>, provider: &Arc<CryptoProvider>,
+    file: &NamedFile, roots: &Arc<RootCertStore>, provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, String> {
     let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone());
     verifier.build().map_err(|error| file.told(&error.to_string()))

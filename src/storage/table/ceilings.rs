@@ -40,7 +40,7 @@ pub type CeilingsPart = Vec<(SectionKey, u64)>;
 pub type Ceilings = mpsc::Receiver<Result<CeilingsPart, StoreError>>;
 
 /// Where a thread sends what it reads, until when, and what for.
-struct Reading {
+struct CeilingsReading {
     namespace: Namespace,
     send: mpsc::Sender<Result<CeilingsPart, StoreError>>,
     runtime: Handle,
@@ -55,7 +55,7 @@ impl AppliedView {
         let (send, parts) = mpsc::channel(PARTS_AHEAD);
         let (taken, is_taken) = oneshot::channel();
         let generation = self.generation();
-        let reading = Reading {
+        let reading = CeilingsReading {
             namespace: namespace.clone(),
             send,
             runtime: Handle::current(),
@@ -76,7 +76,7 @@ impl AppliedView {
     }
 }
 
-impl Reading {
+impl CeilingsReading {
     fn read(
         &self, generation: &Generation, view: &rocksdb::Snapshot<'_>,
     ) -> Result<(), StoreError> {

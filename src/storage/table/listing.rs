@@ -25,7 +25,7 @@ pub struct PageAsked {
 
 /// A page.
 #[derive(Debug, Default)]
-pub struct Page {
+pub struct SectionsPage {
     /// The sections and their records.
     pub sections: Vec<(SectionKey, SectionRecord)>,
     /// True if more sections follow.
@@ -36,14 +36,14 @@ pub struct Page {
 ///
 /// # Errors
 /// [`StoreError`] if the database fails or a record is damaged.
-pub async fn read_page(view: &AppliedView, asked: PageAsked) -> Result<Page, StoreError> {
+pub async fn read_page(view: &AppliedView, asked: PageAsked) -> Result<SectionsPage, StoreError> {
     view.read_few(move |generation| read(generation, &asked)).await
 }
 
-fn read(generation: &Generation, asked: &PageAsked) -> Result<Page, StoreError> {
+fn read(generation: &Generation, asked: &PageAsked) -> Result<SectionsPage, StoreError> {
     let (db, prefix) = (&generation.db, generation.prefix());
     let (from, to) = range(&prefix, asked);
-    let mut page = Page::default();
+    let mut page = SectionsPage::default();
     for record in generation.records(&from, to)? {
         let (key, value) = record?;
         if page.sections.len() == asked.limit {

@@ -28,7 +28,7 @@ use std::{
 use hashbrown::DefaultHashBuilder;
 use parking_lot::Mutex;
 
-use super::recent_part::{Part, RECORD_BYTES, Slot};
+use super::recent_part::{Part, RECORD_BYTES, RecordSlot};
 use crate::{
     ordered_watch,
     sequence::{NamespaceId, SectionId, SectionKey, SectionRecord},
@@ -99,7 +99,7 @@ impl RecentRecords {
         for of_part in places.chunk_by(|one, next| one.0 == next.0) {
             let part = self.parts[of_part[0].0].lock();
             for &(_, hash, place) in of_part {
-                let record = part.find(hash, &ids[place]).map(Slot::record);
+                let record = part.find(hash, &ids[place]).map(RecordSlot::record);
                 records[place] = record.filter(|record| record.epoch < epoch);
             }
         }
@@ -167,7 +167,7 @@ impl RecentRecords {
         self.hasher.hash_one((namespace, key))
     }
 
-    fn rehash(&self) -> impl Fn(&Slot) -> u64 {
+    fn rehash(&self) -> impl Fn(&RecordSlot) -> u64 {
         |slot| {
             let (namespace, key) = slot.id();
             self.hash(namespace, key)

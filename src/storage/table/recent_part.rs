@@ -11,12 +11,12 @@ use crate::{
 
 /// How many bytes a record takes: its slot, whether it was written again, and its share of an index that is at least 7/16
 /// full, with 5 bytes (a number and a tag) for each place. The name of a section with a name takes as many bytes more.
-pub const RECORD_BYTES: usize = size_of::<Slot>() + size_of::<bool>() + 5 * 16 / 7;
+pub const RECORD_BYTES: usize = size_of::<RecordSlot>() + size_of::<bool>() + 5 * 16 / 7;
 
 /// Some of the records: a ring of slots, and an index of them.
 #[derive(Default)]
 pub struct Part {
-    slots: Vec<Slot>,
+    slots: Vec<RecordSlot>,
     /// For each slot: true if the record was written again since the hand passed it.
     written_again: Vec<bool>,
     index: HashTable<u32>,
@@ -28,7 +28,7 @@ pub struct Part {
 }
 
 /// A section's record, but for its floor, and for when it was written.
-pub struct Slot {
+pub struct RecordSlot {
     key: SectionKey,
     namespace: NamespaceId,
     epoch: u32,
@@ -60,14 +60,14 @@ impl Part {
     }
 
     /// The section's slot.
-    pub fn find(&self, hash: u64, id: &SectionId) -> Option<&Slot> {
+    pub fn find(&self, hash: u64, id: &SectionId) -> Option<&RecordSlot> {
         self.place(hash, id).map(|place| &self.slots[place])
     }
 
     /// Takes in a record that was written. One that is not here is added if `may_add`.
     pub fn write(
         &mut self, hash: u64, id: SectionId, record: SectionRecord, may_add: bool,
-        rehash: impl Fn(&Slot) -> u64,
+        rehash: impl Fn(&RecordSlot) -> u64,
     ) {
         let Ok(epoch) = u32::try_from(record.epoch) else {
             // A slot has no room for it. No cluster has that many leader changes.
@@ -89,13 +89,14 @@ impl Part {
 
     /// Adds a record that is not here.
     pub fn add(
-        &mut self, hash: u64, id: SectionId, record: SectionRecord, rehash: impl Fn(&Slot) -> u64,
+        &mut self, hash: u64, id: SectionId, record: SectionRecord,
+        rehash: impl Fn(&RecordSlot) -> u64,
     ) {
         let Ok(epoch) = u32::try_from(record.epoch) else {
             return self.clear();
         };
         let place = self.free_place(&rehash);
-        let slot = Slot::new(id, record, epoch);
+        let slot = RecordSlot::new(id, record, epoch);
         match self.slots.get_mut(place) {
             Some(old) => *old = slot,
             None => {
@@ -119,7 +120,7 @@ impl Part {
 
     /// A place for a new slot: behind the last one, or that of a record that was not written again for a whole
     /// round of the hand.
-    fn free_place(&mut self, rehash: impl Fn(&Slot) -> u64) -> usize {
+    fn free_place(&mut self, rehash: impl Fn(&RecordSlot) -> u64) -> usize {
         if !self.is_full() {
             return self.slots.len();
         }
@@ -139,10 +140,10 @@ impl Part {
     }
 }
 
-impl Slot {
+impl RecordSlot {
     fn new(SectionId { namespace, key }: SectionId, record: SectionRecord, epoch: u32) -> Self {
         let mut slot =
-            Slot { key, namespace, epoch, max_seq: 0, step: 0, unused_max: 0, skipped: 0 };
+            RecordSlot { key, namespace, epoch, max_seq: 0, step: 0, unused_max: 0, skipped: 0 };
         slot.set(record, epoch);
         slot
     }

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The cursors of the keys of one namespace.
-pub struct OfNamespace<'a> {
+pub struct NamespaceCursors<'a> {
     /// Those in slots.
     pub keys: &'a mut KeyTable<SharedSlot>,
     /// Those in pages.
@@ -19,7 +19,7 @@ pub struct OfNamespace<'a> {
     pub namespace: &'a Namespace,
 }
 
-impl Cursors for OfNamespace<'_> {
+impl Cursors for NamespaceCursors<'_> {
     fn with<R>(
         &mut self, hash: u64, key: Key<'_>, act: impl FnOnce(&mut Cursor) -> R,
     ) -> Option<R> {

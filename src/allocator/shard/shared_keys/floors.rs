@@ -3,7 +3,7 @@
 //! Invariant: a key whose section's floor was raised asks the section before it takes another number. The shard's lock
 //! is held from the one to the other.
 
-use super::{SharedKeys, cursors::OfNamespace};
+use super::{SharedKeys, cursors::NamespaceCursors};
 use crate::{
     allocator::{
         floor::{Floor, Raised},
@@ -27,7 +27,8 @@ impl SharedKeys {
         let section = self.sections.get_mut(number)?;
         section.is_in_use = true;
         let queued = &mut section.queued;
-        let mut cursors = OfNamespace { keys: &mut self.keys, pages: &mut self.pages, namespace };
+        let mut cursors =
+            NamespaceCursors { keys: &mut self.keys, pages: &mut self.pages, namespace };
         let key = Key::Id(id);
         let (answer, bump) = (self.first_waiters).watch(queued, |queued| {
             cursors.with(hash, key, |cursor| {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::*;
 use crate::proto::refusal;
 
-fn line(format: &str) -> Line {
-    Line { namespace: "chat".to_owned(), format: format.to_owned(), key: OwnedKey::Id(1) }
+fn line(format: &str) -> QueuedKey {
+    QueuedKey { namespace: "chat".to_owned(), format: format.to_owned(), key: OwnedKey::Id(1) }
 }
 
 fn numbers(ranges: &[(u64, u32)]) -> IdNumbers {

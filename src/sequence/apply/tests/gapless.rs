@@ -100,7 +100,7 @@ fn a_message_is_answered_once_over_terms_and_its_id_refused_for_another_message(
     run(&mut table, 2, Command::BeginEpoch);
     let others = [vec![take(7, 1)], vec![take(8, 2)], vec![take(7, 2), take(8, 1)]];
     let others = others.map(|takes| message(Some("a"), takes));
-    let used = PartTaken::Reused(Some(Used { keys: 1, first: take(7, 2) }));
+    let used = PartTaken::Reused(Some(FirstUse { keys: 1, first: take(7, 2) }));
     let again = took(&mut table, 2, 999, std::iter::once(first()).chain(others).collect());
     assert_eq!(again, [repeated(1, 2), used.clone(), used.clone(), used]);
     let mut other_part = first();
@@ -129,7 +129,7 @@ fn a_count_that_is_too_large_is_refused_and_the_message_is_remembered_as_it_was_
     for count_max in [3, 1, 9] {
         limit_invoices(&mut table, count_max);
         assert_eq!(took(&mut table, 1, 0, whole()), [PartTaken::Repeated(first.clone())]);
-        let used = PartTaken::Reused(Some(Used { keys: 3, first: take(7, 1) }));
+        let used = PartTaken::Reused(Some(FirstUse { keys: 3, first: take(7, 1) }));
         let others = [
             &[(7, 1), (9, 3)][..],
             &[(7, 1), (8, 5), (9, 3)],

@@ -116,7 +116,8 @@ async fn segment(
     })?)
 }
 
-/// The size of a segment of a type. The setting always has a row for any type ([`Segments`](crate::node::settings::Segments)).
+/// The size of a segment of a type. The setting always has a row for any type
+/// ([`SegmentSizes`](crate::node::settings::SegmentSizes)).
 /// If it had none, a segment would have one number.
 fn segment_size(config: &Config, of_type: &str) -> u64 {
     row_of(&config.tinyid_segment, config.tinyid_names().parameter, of_type)

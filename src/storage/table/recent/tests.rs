@@ -152,7 +152,7 @@ fn a_fill_takes_no_place_of_another_record_and_ends_when_there_is_none_left() {
 #[test]
 fn a_record_that_gave_way_counts_as_missed() {
     let mut part = Part::new(1);
-    let rehash = |slot: &Slot| match slot.id().1 {
+    let rehash = |slot: &RecordSlot| match slot.id().1 {
         SectionKey::Id(id) => *id,
         SectionKey::Name(_) => 0,
     };
