@@ -8,7 +8,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use prost::Message;
 use ratchet::{
     proto::v1::{NextManyRequest, NextManyResponse, NextRequest, key::Kind},
-    sequence::{Bump, Command, NamespaceId, Raise, SectionId, SectionKey},
+    sequence::{Bump, CeilingRaise, Command, NamespaceId, SectionId, SectionKey},
     storage::codec,
 };
 
@@ -58,7 +58,7 @@ fn entries(c: &mut Criterion) {
     group.throughput(Throughput::Elements(KEYS));
     let bumps = (0..KEYS).map(|id| Bump {
         section: SectionId { namespace: NamespaceId(1), key: SectionKey::Id(id) },
-        raise: Raise { numbers: 10_000, unused_max: 10_000, step: 10_000, up_to: 0 },
+        raise: CeilingRaise { numbers: 10_000, unused_max: 10_000, step: 10_000, up_to: 0 },
     });
     let command = Command::Bump { bumps: bumps.collect(), lost: vec![], now_ms: 0 };
     let bytes = codec::encode_record(&command).expect("it fits");

@@ -23,11 +23,11 @@ use openraft::{
 use ratchet::{
     consensus::StateMachine,
     sequence::{
-        AccessChange, AddressRange, Bump, ClusterId, Command, Grant, KeyKind, Lifetime, Lost,
-        LostBy, MemoryDigest, MessagePart, NamespaceChange, NamespaceConfig, NamespaceId,
-        NamespacePattern, NoRoom, PartId, PrincipalKey, PrincipalRecord, Quota, Raise, Remembering,
-        RequestId, SectionId, SectionKey, Take, TermEnd, TokenHash, TokenRecord, Trim, Verb,
-        WorkerAct, WorkerAsk,
+        AccessChange, AddressRange, Bump, CeilingRaise, ClusterId, Command, Grant, KeyKind,
+        Lifetime, Lost, LostBy, MemoryDigest, MessagePart, NamespaceChange, NamespaceConfig,
+        NamespaceId, NamespacePattern, NoRoom, PartId, PrincipalKey, PrincipalRecord, Quota,
+        Remembering, RequestId, SectionId, SectionKey, Take, TermEnd, TokenHash, TokenRecord, Trim,
+        Verb, WorkerAct, WorkerAsk,
     },
     storage::{BlockingExecutor, Entry, LogStore, Member, Membership, Store, StoreOptions, Vote},
 };
@@ -72,7 +72,7 @@ fn configs() -> Vec<NamespaceConfig> {
 }
 
 fn bumps() -> Command {
-    let raise = Raise { numbers: 100, unused_max: 10_000, step: 10_000, up_to: 0 };
+    let raise = CeilingRaise { numbers: 100, unused_max: 10_000, step: 10_000, up_to: 0 };
     let sections = [
         section(7),
         section(u64::MAX),
@@ -244,7 +244,7 @@ fn grant(key: PrincipalKey) -> Command {
 }
 
 fn bump_of(namespace: NamespaceId) -> Command {
-    let raise = Raise { numbers: 1, unused_max: 1, step: 1, up_to: 77 };
+    let raise = CeilingRaise { numbers: 1, unused_max: 1, step: 1, up_to: 77 };
     let section = SectionId { namespace, key: SectionKey::Id(0) };
     Command::Bump { bumps: vec![Bump { section, raise }], lost: vec![], now_ms: NOW_MS }
 }

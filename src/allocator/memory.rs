@@ -57,7 +57,7 @@ use crate::{
     laps::EntryTimes,
     metrics::{CountsGuard, Metrics, SetMetrics, SkipCause},
     sequence::{Bump, Bumped, Key, LostBy, Namespace, NamespaceId, SectionId, Trim},
-    storage::{AppliedView, BlockingExecutor, Namespaces},
+    storage::{AppliedView, BlockingExecutor, NamespaceMap},
 };
 
 /// The need of a section before it can serve a call.
@@ -236,7 +236,7 @@ impl Memory {
     /// for its record, is not quiet until the task that carries that out has ended it, and only a quiet section is evicted.
     /// Each section has one such request under way at most: who comes later waits for it. While it is being evicted there is
     /// none; who waits then is noted, and [`Memory::end_eviction`] asks.
-    pub fn next_bump(&self, place: MemoryPlace, namespaces: &Namespaces) -> Option<Bump> {
+    pub fn next_bump(&self, place: MemoryPlace, namespaces: &NamespaceMap) -> Option<Bump> {
         let mut shard = self.shards.lock(place.shard);
         if self.has_ended() {
             // A call that was inside the gate asks. The term has lost track of what it used: another chunk would only

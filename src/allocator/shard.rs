@@ -35,8 +35,8 @@ use super::{
 use crate::{
     clock::Instant,
     sequence::{
-        Chunk, Key, Namespace, NamespaceConfig, NamespaceId, Progression, Raise, Range, SectionId,
-        Trim,
+        CeilingRaise, Chunk, Key, Namespace, NamespaceConfig, NamespaceId, Progression, Range,
+        SectionId, Trim,
     },
 };
 
@@ -248,7 +248,9 @@ impl Shard {
 
     /// By how much the section at `place` is to be bumped now: enough for a refill that was asked for,
     /// and for all calls that wait. `None` if nobody wants the bump any more.
-    pub fn next_bump(&mut self, place: SectionPlace, namespace: &Namespace) -> Option<Raise> {
+    pub fn next_bump(
+        &mut self, place: SectionPlace, namespace: &Namespace,
+    ) -> Option<CeilingRaise> {
         at_place!((&mut) self, place, |keys, number| keys.next_bump(number, namespace))
     }
 

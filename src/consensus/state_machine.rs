@@ -327,7 +327,7 @@ mod tests {
     use super::*;
     use crate::{
         clock::BootClock,
-        sequence::{Bump, ClusterId, Key, NamespaceConfig, Raise},
+        sequence::{Bump, CeilingRaise, ClusterId, Key, NamespaceConfig},
         storage::StoreOptions,
     };
 
@@ -343,7 +343,7 @@ mod tests {
         machine.apply_now(1, [create, Command::BeginEpoch]).await;
         let book = view.namespaces().by_name("book").cloned().expect("books");
         let section = book.section_of(Key::Id(7));
-        let raise = Raise { numbers: 100, unused_max: 100, step: 10, up_to: 0 };
+        let raise = CeilingRaise { numbers: 100, unused_max: 100, step: 10, up_to: 0 };
         let bumps = vec![Bump { section: section.clone(), raise }];
         machine.apply_now(1, [Command::Bump { bumps, lost: vec![], now_ms: 0 }]).await;
         let checkpoint = || Command::Checkpoint { sections: vec![section.clone()], now_ms: 0 };
@@ -399,7 +399,7 @@ mod tests {
             let namespaces = view.namespaces();
             let namespace = namespaces.by_name(name).expect("a namespace");
             let section = namespace.section_of(Key::Id(key));
-            let raise = Raise { numbers: 100, unused_max: 100, step: 100, up_to };
+            let raise = CeilingRaise { numbers: 100, unused_max: 100, step: 100, up_to };
             Command::Bump { bumps: vec![Bump { section, raise }], lost: vec![], now_ms }
         };
         // How many days it takes until a number is reached.

@@ -297,7 +297,7 @@ mod tests {
         node::{CheckedRequest, Origin, Principal, Unanswered},
         proto::v1::{self, Key, NextRequest, Reason, key},
         sequence::{
-            Bump, Bumped, Chunk, Command, NamespaceId, Outcome, Raise, SectionId, SectionKey,
+            Bump, Bumped, CeilingRaise, Chunk, Command, NamespaceId, Outcome, SectionId, SectionKey,
         },
     };
 
@@ -335,7 +335,7 @@ mod tests {
             let term = now.expect("a node").term;
             let bump = Bump {
                 section: section(),
-                raise: Raise { numbers: 10, unused_max: 10, step: 10, up_to: 0 },
+                raise: CeilingRaise { numbers: 10, unused_max: 10, step: 10, up_to: 0 },
             };
             let proposed = node
                 .context()

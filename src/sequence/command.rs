@@ -15,7 +15,7 @@ use super::{
     namespace::{InvalidNamespace, Namespace, NamespaceConfig},
     namespace_change::NamespaceChange,
     request_book::Remembering,
-    section::{Chunk, Raise},
+    section::{CeilingRaise, Chunk},
     totals::Tombstone,
     workers::{WorkerAnswer, WorkerAsk},
 };
@@ -169,7 +169,7 @@ pub struct Bump {
     /// The section.
     pub section: SectionId,
     /// By how much.
-    pub raise: Raise,
+    pub raise: CeilingRaise,
 }
 
 /// Lower one section's ceiling.

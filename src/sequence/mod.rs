@@ -60,7 +60,7 @@ pub use request_book::{IdPlace, IdShare, QueuedId, Remembered, Remembering, Requ
 pub use request_id::{
     InvalidRequestId, Lifetime, MessageId, PartId, REQUEST_ID_BYTES_MAX, RequestId,
 };
-pub use section::{Chunk, EPOCHS_LIVE, Exhausted, Raise, SectionAccounts, SectionRecord};
+pub use section::{CeilingRaise, Chunk, EPOCHS_LIVE, Exhausted, SectionAccounts, SectionRecord};
 pub use table::Table;
 pub use totals::{NamespaceTotals, Tombstone};
 pub use workers::{

@@ -89,7 +89,7 @@ pub struct Chunk {
 
 /// By how much a bump raises a ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Raise {
+pub struct CeilingRaise {
     /// By how many numbers. 0, for floors alone, counts as 1.
     pub numbers: u64,
     /// How many numbers of the section are unused at most once the bump is in force: one step, and what
@@ -171,7 +171,7 @@ impl SectionRecord {
     /// # Errors
     /// [`Exhausted`] if not one number is left.
     pub fn bump(
-        self, progression: Progression, epoch: u64, raise: Raise,
+        self, progression: Progression, epoch: u64, raise: CeilingRaise,
     ) -> Result<(Self, Chunk), Exhausted> {
         let old = self.ceiling_at(epoch, progression.increment);
         let first = progression.first_above(old).ok_or(Exhausted)?;

@@ -87,7 +87,7 @@ pub use snapshot::{
 };
 pub use store::{DiskUsage, Store};
 pub use table::{
-    AppliedMeta, AppliedView, Namespaces, PageAsked, RecordsFill, SectionsPage, TableChange,
+    AppliedMeta, AppliedView, NamespaceMap, PageAsked, RecordsFill, SectionsPage, TableChange,
     ceilings::{CEILINGS_HELD, Ceilings, CeilingsPart},
     founded_principals, read_days, read_page, read_workers,
 };

@@ -23,6 +23,6 @@ pub use generation::Generation;
 pub use listing::{PageAsked, SectionsPage, read_page};
 pub use meta::{AppliedMeta, founded_principals};
 pub use namespace_records::{read_days, read_workers};
-pub use namespaces::Namespaces;
+pub use namespaces::NamespaceMap;
 pub use records_fill::RecordsFill;
 pub use view::AppliedView;

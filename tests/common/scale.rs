@@ -7,7 +7,7 @@ use ratchet::{
     clock::BootClock,
     consensus::StateMachine,
     node::Config,
-    sequence::{Bump, Command, Raise, SectionId, SectionKey},
+    sequence::{Bump, CeilingRaise, Command, SectionId, SectionKey},
     storage::{Entry, LogId, Store, StoreOptions},
 };
 
@@ -29,7 +29,7 @@ pub async fn fill(config: &Config, sections: u64) {
     for first in (0..sections).step_by(BUMPS as usize) {
         let bump = |key| Bump {
             section: SectionId { namespace, key: SectionKey::Id(key) },
-            raise: Raise { numbers: 10_000, unused_max: 10_000, step: 10_000, up_to: 0 },
+            raise: CeilingRaise { numbers: 10_000, unused_max: 10_000, step: 10_000, up_to: 0 },
         };
         let keys = first..sections.min(first + BUMPS);
         last = LogId::new(*last.committed_leader_id(), last.index + 1);

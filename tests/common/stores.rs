@@ -17,7 +17,7 @@ use openraft::{
 use ratchet::{
     clock::BootClock,
     consensus::StateMachine,
-    sequence::{Bump, Command, NamespaceConfig, NamespaceId, Raise, SectionId, SectionKey},
+    sequence::{Bump, CeilingRaise, Command, NamespaceConfig, NamespaceId, SectionId, SectionKey},
     storage::{
         ArrivedSnapshot, Entry, IncomingSnapshot, LogId, LogStore, Snapshot, SnapshotData, Store,
         StoreError, StoreOptions, Types, Vote,
@@ -59,8 +59,8 @@ pub fn begin_epoch(index: u64) -> Entry {
     entry(index, Command::BeginEpoch)
 }
 
-fn raise(numbers: u64) -> Raise {
-    Raise { numbers, unused_max: numbers, step: numbers, up_to: 0 }
+fn raise(numbers: u64) -> CeilingRaise {
+    CeilingRaise { numbers, unused_max: numbers, step: numbers, up_to: 0 }
 }
 
 /// An entry that raises section 7 by `numbers`.

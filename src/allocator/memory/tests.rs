@@ -14,7 +14,7 @@ use crate::{
     allocator::section::pending::TakeAnswer,
     clock::BootClock,
     consensus::{LeaseClock, Quorums, StateMachine},
-    sequence::{Command, NamespaceConfig, Raise, SectionRecord},
+    sequence::{CeilingRaise, Command, NamespaceConfig, SectionRecord},
     storage::{Store, StoreOptions},
 };
 
@@ -47,7 +47,7 @@ async fn in_its_second_epoch(
 /// Entries that bump the sections of these ids by a step.
 fn bumps_of(namespace: &Namespace, ids: &[u64]) -> impl Iterator<Item = Command> {
     let step = namespace.config.step;
-    let raise = Raise { numbers: step, unused_max: step, step, up_to: 0 };
+    let raise = CeilingRaise { numbers: step, unused_max: step, step, up_to: 0 };
     let bump = move |id: &u64| Bump { section: namespace.section_of(Key::Id(*id)), raise };
     ids.chunks(8_192).map(move |some| Command::Bump {
         bumps: some.iter().map(bump).collect(),

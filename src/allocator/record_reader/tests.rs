@@ -13,7 +13,7 @@ use crate::{
     clock::BootClock,
     consensus::{LeaseClock, Quorums, StateMachine},
     metrics::{FirstTouch, Metrics},
-    sequence::{Bump, Command, Key, Namespace, NamespaceConfig, Raise},
+    sequence::{Bump, CeilingRaise, Command, Key, Namespace, NamespaceConfig},
     storage::{BlockingExecutor, Store, StoreOptions},
 };
 
@@ -45,7 +45,7 @@ impl Reading {
         });
         machine.apply_now(1, [create, Command::BeginEpoch]).await;
         let book = view.namespaces().by_name("book").cloned().expect("books");
-        let raise = Raise { numbers: STEP, unused_max: STEP, step: STEP, up_to: 0 };
+        let raise = CeilingRaise { numbers: STEP, unused_max: STEP, step: STEP, up_to: 0 };
         let bump = |id| Bump { section: book.section_of(Key::Id(id)), raise };
         for first in (0..books).step_by(8_192) {
             let some = first..books.min(first + 8_192);

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     allocator::floor::{Floor, FloorOf},
-    sequence::{Key, Namespace, NamespaceConfig, OwnedKey, Raise},
+    sequence::{CeilingRaise, Key, Namespace, NamespaceConfig, OwnedKey},
     storage::LowDisk,
 };
 
@@ -121,7 +121,7 @@ impl QueuedSection {
     /// calls that wait. `None` if nobody wants the bump any more.
     pub fn next_bump(
         &mut self, cursors: &mut impl Cursors, namespace: &Namespace,
-    ) -> Option<Raise> {
+    ) -> Option<CeilingRaise> {
         let config = &namespace.config;
         let (mut size, waiters) = self.pending.propose()?;
         // The calls for one key use up the same numbers. Of several keys each has the whole chunk.
@@ -166,7 +166,7 @@ impl QueuedSection {
             0 => 0,
             _ => self.section.step_within_bounds(config),
         };
-        Some(Raise { numbers, unused_max, step, up_to })
+        Some(CeilingRaise { numbers, unused_max, step, up_to })
     }
 
     /// Serves the calls that waited for a bump, in their order, and adds them to `served`. True if a

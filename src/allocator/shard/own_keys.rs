@@ -35,8 +35,8 @@ use crate::{
     },
     clock::Instant,
     sequence::{
-        Chunk, Key, Namespace, NamespaceConfig, NamespaceId, Progression, Raise, Range, SectionId,
-        SectionKey, Trim,
+        CeilingRaise, Chunk, Key, Namespace, NamespaceConfig, NamespaceId, Progression, Range,
+        SectionId, SectionKey, Trim,
     },
 };
 
@@ -125,7 +125,7 @@ impl<K: StoredKey> OwnKeys<K> {
     }
 
     /// As [`QueuedSection::next_bump`], for the section in slot number `number`.
-    pub fn next_bump(&mut self, number: u32, namespace: &Namespace) -> Option<Raise> {
+    pub fn next_bump(&mut self, number: u32, namespace: &Namespace) -> Option<CeilingRaise> {
         self.with_slot(number, &namespace.config, |queued, cursor| {
             queued.next_bump(cursor, namespace)
         })?

@@ -41,7 +41,7 @@ use crate::{
     },
     clock::Instant,
     planted_bugs::{Bug, is_planted},
-    sequence::{Chunk, Key, Namespace, NamespaceConfig, Raise, Range, SectionId},
+    sequence::{CeilingRaise, Chunk, Key, Namespace, NamespaceConfig, Range, SectionId},
 };
 
 /// Keys and the sections that they share.
@@ -155,7 +155,7 @@ impl SharedKeys {
     }
 
     /// As [`QueuedSection::next_bump`], for section number `number`.
-    pub fn next_bump(&mut self, number: u32, namespace: &Namespace) -> Option<Raise> {
+    pub fn next_bump(&mut self, number: u32, namespace: &Namespace) -> Option<CeilingRaise> {
         let queued = &mut self.sections.get_mut(number)?.queued;
         let mut cursors =
             NamespaceCursors { keys: &mut self.keys, pages: &mut self.pages, namespace };

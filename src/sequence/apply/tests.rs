@@ -5,16 +5,16 @@ mod gapless;
 
 use super::*;
 use crate::sequence::{
-    Chunk, IdsFull, LedgerRefused, Lifetime, Lost, LostBy, MemoryDigest, NUMBER_MAX,
-    NamespaceChange, NamespaceConfig, NamespaceId, NamespaceRefused, NoRoom, PartId, Raise,
-    RequestId, SectionKey, Take, TermEnd,
+    CeilingRaise, Chunk, IdsFull, LedgerRefused, Lifetime, Lost, LostBy, MemoryDigest, NUMBER_MAX,
+    NamespaceChange, NamespaceConfig, NamespaceId, NamespaceRefused, NoRoom, PartId, RequestId,
+    SectionKey, Take, TermEnd,
     tests::memory_table::{MemoryTable as Memory, bumps, checkpoints, releases, run, trims},
 };
 
 fn bump(id: u64, numbers: u64) -> Bump {
     Bump {
         section: section(id),
-        raise: Raise { numbers, unused_max: numbers, step: numbers, up_to: 0 },
+        raise: CeilingRaise { numbers, unused_max: numbers, step: numbers, up_to: 0 },
     }
 }
 

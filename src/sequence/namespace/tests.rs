@@ -60,7 +60,7 @@ fn a_step_that_is_smaller_than_the_increment_works() {
         NamespaceConfig { step: 1, increment: 100, start: 100, ..NamespaceConfig::new("chapter") };
     assert_eq!(chapters.check(), Ok(()));
     let record = crate::sequence::SectionRecord::default();
-    let raise = crate::sequence::Raise { numbers: 1, unused_max: 1, step: 1, up_to: 0 };
+    let raise = crate::sequence::CeilingRaise { numbers: 1, unused_max: 1, step: 1, up_to: 0 };
     let (_, chunk) = record.bump(chapters.progression(), 1, raise).unwrap();
     assert_eq!((chunk.old, chunk.new), (0, 100));
 }

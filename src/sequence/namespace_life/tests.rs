@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 
 use crate::sequence::{
-    Bump, Bumped, Chunk, ClusterId, Command, KeyKind, Namespace, NamespaceChange, NamespaceConfig,
-    NamespaceId, NamespaceRefused, Outcome, Raise, SectionId, SectionKey, Trim, WorkerAct,
-    WorkerAnswer, WorkerAsk, WorkerRecord,
+    Bump, Bumped, CeilingRaise, Chunk, ClusterId, Command, KeyKind, Namespace, NamespaceChange,
+    NamespaceConfig, NamespaceId, NamespaceRefused, Outcome, SectionId, SectionKey, Trim,
+    WorkerAct, WorkerAnswer, WorkerAsk, WorkerRecord,
     tests::memory_table::{MemoryTable, bumps, checkpoints, run, trims},
 };
 
@@ -23,7 +23,7 @@ fn section(namespace: NamespaceId, id: u64) -> SectionId {
 }
 
 fn bump(table: &mut MemoryTable, term: u64, namespace: NamespaceId, numbers: u64) -> Bumped {
-    let raise = Raise { numbers, unused_max: numbers, step: numbers, up_to: 0 };
+    let raise = CeilingRaise { numbers, unused_max: numbers, step: numbers, up_to: 0 };
     let section = section(namespace, 7);
     match run(table, term, bumps(vec![Bump { section, raise }])) {
         Outcome::Bumped(answers) => answers[0],
@@ -261,7 +261,7 @@ fn a_key_of_ten_thousand_numbers_has_half_of_them_left_after_a_hundred_crashes()
         let first = match epoch_chunk {
             Some(chunk) => progression.first_above(chunk.old),
             None => {
-                let raise = Raise { numbers: step, unused_max: step, step, up_to: 0 };
+                let raise = CeilingRaise { numbers: step, unused_max: step, step, up_to: 0 };
                 let asked = bumps(vec![Bump { section: seat.clone(), raise }]);
                 match run(&mut table, term, asked) {
                     Outcome::Bumped(answers) => match answers[0] {
@@ -375,7 +375,7 @@ proptest! {
             let progression = table.namespaces[&id].config.progression();
             match step {
                 Step::Bump(key, numbers) => {
-                    let raise = Raise { numbers, unused_max: numbers, step: numbers, up_to: 0 };
+                    let raise = CeilingRaise { numbers, unused_max: numbers, step: numbers, up_to: 0 };
                     let asked = vec![Bump { section: section(id, key), raise }];
                     let Outcome::Bumped(answers) = run(&mut table, term, bumps(asked)) else {
                         panic!("not bumped");

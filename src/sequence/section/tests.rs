@@ -9,8 +9,8 @@ use super::*;
 const ONES: Progression = Progression { start: 1, increment: 1, max: NUMBER_MAX };
 
 /// A bump by one step of `numbers` numbers.
-fn step(numbers: u64) -> Raise {
-    Raise { numbers, unused_max: numbers, step: numbers, up_to: 0 }
+fn step(numbers: u64) -> CeilingRaise {
+    CeilingRaise { numbers, unused_max: numbers, step: numbers, up_to: 0 }
 }
 
 /// The record of a section that was bumped once, under `epoch`.
@@ -85,7 +85,7 @@ fn a_checkpointed_section_is_live_again_and_costs_no_number() {
 #[test]
 fn the_accounts_count_what_lost_epochs_may_have_left() {
     let record = bumped(3, 10_000);
-    let raise = Raise { numbers: 1_000_000, unused_max: 1_000_400, step: 10_000, up_to: 0 };
+    let raise = CeilingRaise { numbers: 1_000_000, unused_max: 1_000_400, step: 10_000, up_to: 0 };
     let (record, _) = record.bump(ONES, 3, raise).unwrap();
     for (epoch, skipped) in [(4, 1_000_400), (5, 1_010_400), (12, 1_080_400), (99, 1_080_400)] {
         let (bumped, _) = record.bump(ONES, epoch, step(1)).unwrap();
@@ -196,7 +196,7 @@ fn a_released_section_has_no_gap_whichever_epoch_follows_and_is_bumped_in_the_ep
 
 #[test]
 fn a_bump_for_a_floor_alone_brings_what_it_needs_and_leaves_nothing_to_an_epoch() {
-    let floor = |up_to| Raise { numbers: 1, unused_max: 1, step: 0, up_to };
+    let floor = |up_to| CeilingRaise { numbers: 1, unused_max: 1, step: 0, up_to };
     let (record, chunk) = SectionRecord::default().bump(ONES, 1, floor(5_000)).unwrap();
     assert_eq!((chunk.old, chunk.new), (0, 5_000));
     assert_eq!((record.max_seq, record.step), (5_000, 0));

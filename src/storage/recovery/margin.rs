@@ -13,7 +13,7 @@ use crate::{
         AHEAD_MAX_MS, LeaseBound, NUMBER_MAX, NamespaceConfig, NamespaceId, NamespaceTotals,
         Tombstone,
     },
-    storage::{error::StoreError, recovery_record::RaisedNamespace, table::Namespaces},
+    storage::{error::StoreError, recovery_record::RaisedNamespace, table::NamespaceMap},
 };
 
 /// By how many steps ceilings are raised. The step of a namespace is the greatest that one of its
@@ -34,7 +34,7 @@ const TOKENS: u64 = 1 << 32;
 #[derive(Default)]
 pub struct Known {
     /// The namespaces.
-    pub namespaces: Namespaces,
+    pub namespaces: NamespaceMap,
     /// The greatest step that a section of each namespace may have had, by all versions of its configuration.
     pub greatest_steps: BTreeMap<NamespaceId, u64>,
     /// An upper bound of what the sections and the leases of worker ids of each namespace have reached.
@@ -48,7 +48,7 @@ pub struct Known {
 /// The content of the raised table.
 pub struct RaisePlan {
     /// The namespaces, with `start` raised.
-    pub namespaces: Namespaces,
+    pub namespaces: NamespaceMap,
     /// How each namespace is raised. Its sections are not counted yet.
     pub raised: BTreeMap<NamespaceId, RaisedNamespace>,
     /// The tombstones of deleted namespaces, raised as well: the lost nodes may have created a namespace again.
@@ -94,7 +94,7 @@ impl Margin {
         Ok(plan)
     }
 
-    fn check_names(&self, namespaces: &Namespaces, dir: &Path) -> Result<(), StoreError> {
+    fn check_names(&self, namespaces: &NamespaceMap, dir: &Path) -> Result<(), StoreError> {
         let names = namespaces.iter().map(|n| n.config.name.as_str());
         let names: BTreeSet<&str> = names.collect();
         let mut named = self.steps_by_namespace.keys();

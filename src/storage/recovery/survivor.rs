@@ -24,7 +24,7 @@ use crate::{
         layout::{Family, log_key, namespace_sections_range, vote_key},
         log::LogReader,
         raft_types::{Entry, LogId, Member, Membership, Vote},
-        table::{AppliedMeta, Generation, Namespaces, TableChange},
+        table::{AppliedMeta, Generation, NamespaceMap, TableChange},
     },
 };
 
@@ -49,7 +49,7 @@ pub struct Survivor<'a> {
     /// The namespaces that it knows, with the changes that were not applied yet.
     pub known: Known,
     /// The namespaces as the table has them.
-    pub namespaces_before: Namespaces,
+    pub namespaces_before: NamespaceMap,
     /// The id of the next namespace. `None` if the cluster was not founded yet.
     pub next_namespace_id: Option<NamespaceId>,
     /// The id of the cluster, which the recovered one keeps. `None` if it had none yet.
@@ -134,7 +134,7 @@ impl<'a> Survivor<'a> {
         self.known = Known {
             tombstones: tail.tombstones()?,
             totals: totals(&mut tail)?,
-            namespaces: Namespaces::clone(tail.namespaces()),
+            namespaces: NamespaceMap::clone(tail.namespaces()),
             greatest_steps: steps,
             lost_times,
         };
@@ -239,7 +239,7 @@ fn totals(table: &mut TableChange) -> Result<BTreeMap<NamespaceId, NamespaceTota
 }
 
 /// Raises `steps` to the greatest step that each of the namespaces allows.
-fn note_greatest_steps(steps: &mut BTreeMap<NamespaceId, u64>, namespaces: &Namespaces) {
+fn note_greatest_steps(steps: &mut BTreeMap<NamespaceId, u64>, namespaces: &NamespaceMap) {
     for namespace in namespaces.iter() {
         let greatest = steps.entry(namespace.id).or_default();
         *greatest = namespace.config.step_bounds().1.max(*greatest);

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::*;
 use crate::{
     sequence::{
-        Bump, Command, DayAccounts, Ledger, MemoryDigest, Namespace, NamespaceChange,
-        NamespaceConfig, NamespaceId, NamespaceTotals, Raise, SectionId, SectionKey, SectionRecord,
+        Bump, CeilingRaise, Command, DayAccounts, Ledger, MemoryDigest, Namespace, NamespaceChange,
+        NamespaceConfig, NamespaceId, NamespaceTotals, SectionId, SectionKey, SectionRecord,
         TermEnd, Tombstone, Trim,
     },
     storage::{
@@ -143,7 +143,7 @@ fn a_recovered_directory_has_raised_ceilings_and_one_member() {
 fn unapplied_bumps_raise_ceilings_and_unapplied_trims_do_not_lower_them() {
     let bump = |of, numbers| Bump {
         section: section(of),
-        raise: Raise { numbers, unused_max: numbers, step: 10, up_to: 0 },
+        raise: CeilingRaise { numbers, unused_max: numbers, step: 10, up_to: 0 },
     };
     let trim = Trim { section: section(0), used: 95, lost: 0 };
     let dir = directory(
@@ -166,7 +166,7 @@ fn unapplied_bumps_raise_ceilings_and_unapplied_trims_do_not_lower_them() {
 }
 
 fn bump_by_20(of: u64) -> Command {
-    let raise = Raise { numbers: 20, unused_max: 20, step: 10, up_to: 0 };
+    let raise = CeilingRaise { numbers: 20, unused_max: 20, step: 10, up_to: 0 };
     let section = section(of);
     Command::Bump { bumps: vec![Bump { section, raise }], lost: vec![], now_ms: 0 }
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::{
     generation::{Generation, StoredPrincipal},
-    namespaces::Namespaces,
+    namespaces::NamespaceMap,
     recent::RecentRecords,
     records::Records,
 };
@@ -61,7 +61,7 @@ pub struct TableChange {
     changed_principals: Records<StoredPrincipal>,
     principals_version: Records<u64>,
     /// All namespaces with the change.
-    namespaces: Arc<Namespaces>,
+    namespaces: Arc<NamespaceMap>,
     /// The namespaces that were written.
     changed_namespaces: BTreeSet<NamespaceId>,
     /// Totals that were read: as they were, and as they are now.
@@ -80,7 +80,7 @@ impl TableChange {
     /// Begins a change of a table with these namespaces and principals. Records that are in `recent_records` are taken from
     /// there.
     pub(in crate::storage) fn new(
-        generation: &Generation, (namespaces, principals): (Arc<Namespaces>, Arc<Principals>),
+        generation: &Generation, (namespaces, principals): (Arc<NamespaceMap>, Arc<Principals>),
         recent_records: Option<Arc<RecentRecords>>,
     ) -> Self {
         let db = &generation.db;
@@ -145,7 +145,7 @@ impl TableChange {
     }
 
     /// The namespaces with this change.
-    pub(in crate::storage) fn namespaces(&self) -> &Arc<Namespaces> {
+    pub(in crate::storage) fn namespaces(&self) -> &Arc<NamespaceMap> {
         &self.namespaces
     }
 

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use rocksdb::WriteBatch;
 
-use super::namespaces::Namespaces;
+use super::namespaces::NamespaceMap;
 use crate::{
     sequence::{
         ClusterId, Ledger, Namespace, NodeId, PrincipalKey, PrincipalRecord, Principals, SetId,
@@ -50,10 +50,10 @@ impl Generation {
     ///
     /// # Errors
     /// [`StoreError`] if the database fails or a namespace is damaged.
-    pub fn read_namespaces(&self) -> Result<Namespaces, StoreError> {
+    pub fn read_namespaces(&self) -> Result<NamespaceMap, StoreError> {
         let prefix = self.prefix();
         let (from, to) = layout::kind_range(&prefix, b'n');
-        let mut namespaces = Namespaces::default();
+        let mut namespaces = NamespaceMap::default();
         for record in self.records(&from, to)? {
             let (key, value) = record?;
             let namespace: Namespace = self.db.decode(Family::Applied, &key, &value)?;

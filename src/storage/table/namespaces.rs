@@ -19,7 +19,7 @@ const IDS_PER_PART: u32 = 128;
 
 /// One version of all namespaces of a set.
 #[derive(Debug, Clone)]
-pub struct Namespaces {
+pub struct NamespaceMap {
     /// Namespaces by id, in parts: part n holds the ids from n * [`IDS_PER_PART`] on.
     by_id: BTreeMap<u32, Arc<BTreeMap<NamespaceId, Arc<Namespace>>>>,
     /// Namespaces by name, in [`PARTS`] parts by the name's hash.
@@ -27,9 +27,9 @@ pub struct Namespaces {
     hasher: DefaultHashBuilder,
 }
 
-impl Default for Namespaces {
+impl Default for NamespaceMap {
     fn default() -> Self {
-        Namespaces {
+        NamespaceMap {
             by_id: BTreeMap::new(),
             by_name: vec![Arc::default(); PARTS],
             hasher: DefaultHashBuilder::default(),
@@ -37,7 +37,7 @@ impl Default for Namespaces {
     }
 }
 
-impl Namespaces {
+impl NamespaceMap {
     /// The namespace with this id.
     pub fn by_id(&self, id: NamespaceId) -> Option<&Namespace> {
         let namespace = self.by_id.get(&(id.0 / IDS_PER_PART))?.get(&id)?;
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_change_leaves_older_versions_as_they_were_and_copies_one_part() {
-        let mut versions = vec![Namespaces::default()];
+        let mut versions = vec![NamespaceMap::default()];
         for id in 1..=1_000 {
             let mut next = versions[versions.len() - 1].clone();
             next.put(namespace(id, 1));
@@ -147,7 +147,7 @@ mod tests {
             assert_eq!(ids, (1..=count as u32).collect::<Vec<_>>());
             assert!(version.by_name(&format!("n{}", count + 1)).is_none());
         }
-        let step = |version: &Namespaces| {
+        let step = |version: &NamespaceMap| {
             let (by_name, by_id) = (version.by_name("n7"), version.by_id(NamespaceId(7)));
             assert_eq!(by_name, by_id);
             by_name.map(|namespace| namespace.config.step)
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a_namespace_that_is_removed_is_found_under_neither_id_nor_name_and_its_name_can_be_taken_again()
      {
-        let mut namespaces = Namespaces::default();
+        let mut namespaces = NamespaceMap::default();
         (1..=300).for_each(|id| namespaces.put(namespace(id, 1)));
         let before = namespaces.clone();
         for id in 1..=300 {

@@ -14,7 +14,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, SetOnce};
 
-use super::{generation::Generation, namespaces::Namespaces, recent::RecentRecords};
+use super::{generation::Generation, namespaces::NamespaceMap, recent::RecentRecords};
 use crate::{
     sequence::{
         ClusterId, Ledger, NamespaceId, NodeId, Principals, SectionId, SectionRecord, SetId,
@@ -44,7 +44,7 @@ pub struct AppliedView {
     generation: Arc<AtomicU32>,
     /// The greatest generation that was given to the table or to a snapshot since the table was opened.
     last_generation: Arc<AtomicU32>,
-    namespaces: Arc<ArcSwap<Namespaces>>,
+    namespaces: Arc<ArcSwap<NamespaceMap>>,
     /// The namespaces have changed.
     namespaces_changed: Arc<Notify>,
     /// The principals and their grants.
@@ -172,7 +172,7 @@ impl AppliedView {
     }
 
     /// Shows these namespaces to readers from now on.
-    pub(in crate::storage) fn show_namespaces(&self, namespaces: Arc<Namespaces>) {
+    pub(in crate::storage) fn show_namespaces(&self, namespaces: Arc<NamespaceMap>) {
         self.namespaces.store(namespaces);
         self.namespaces_changed.notify_waiters();
     }
@@ -222,7 +222,7 @@ impl AppliedView {
 
     /// Shows the records of `generation` to readers from now on.
     pub(in crate::storage) fn show(
-        &self, generation: &Generation, namespaces: Namespaces, principals: Principals,
+        &self, generation: &Generation, namespaces: NamespaceMap, principals: Principals,
         former_members: BTreeSet<NodeId>,
     ) {
         assert_ne!(
@@ -238,7 +238,7 @@ impl AppliedView {
     }
 
     /// The namespaces as of the last applied batch of entries, or of the one that is being written.
-    pub fn namespaces(&self) -> arc_swap::Guard<Arc<Namespaces>> {
+    pub fn namespaces(&self) -> arc_swap::Guard<Arc<NamespaceMap>> {
         self.namespaces.load()
     }
 
@@ -253,7 +253,7 @@ impl AppliedView {
     }
 
     /// Waits until `are_so` holds for the namespaces.
-    pub async fn until_namespaces(&self, are_so: impl Fn(&Namespaces) -> bool) {
+    pub async fn until_namespaces(&self, are_so: impl Fn(&NamespaceMap) -> bool) {
         until(&self.namespaces_changed, || are_so(&self.namespaces())).await;
     }
 

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     allocator::{section::pending::RaisedLater, shard::own_keys::evict::Swept},
-    sequence::{Raise, SectionRecord, Trim},
+    sequence::{CeilingRaise, SectionRecord, Trim},
 };
 
 /// The number of the epoch in force.
@@ -228,7 +228,7 @@ impl Cluster {
             let Some(size) = self.world.shard.next_bump(place, &namespace) else {
                 continue;
             };
-            let raise = Raise {
+            let raise = CeilingRaise {
                 numbers: size.numbers,
                 unused_max: size.unused_max,
                 step: namespace.config.step,

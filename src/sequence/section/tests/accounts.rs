@@ -10,7 +10,7 @@ fn the_accounts_tell_what_was_handed_out_and_what_a_crash_skipped() {
     };
     let record = bumped(1, 100);
     assert_eq!(accounts(record, 1), (0, 0, 100));
-    let raise = Raise { numbers: 100, unused_max: 110, step: 100, up_to: 0 };
+    let raise = CeilingRaise { numbers: 100, unused_max: 110, step: 100, up_to: 0 };
     let (record, _) = record.bump(ONES, 1, raise).unwrap();
     assert_eq!(accounts(record, 1), (90, 0, 110));
     // A crash: the next term has a chunk by its epoch.

@@ -28,7 +28,7 @@ impl Uses {
         }
         let left = self.owned.map_or(0, |(used, ceiling)| ceiling - used);
         if left < numbers {
-            let raise = Raise {
+            let raise = CeilingRaise {
                 numbers: numbers.max(step_numbers),
                 unused_max: step_numbers + numbers,
                 step: step_numbers,
@@ -53,7 +53,7 @@ impl Uses {
         let at_least = self.used + numbers;
         let ceiling = self.owned.map_or(0, |(_, ceiling)| ceiling);
         if ceiling < at_least {
-            let raise = Raise { numbers: 0, unused_max: 1, step: 0, up_to: at_least };
+            let raise = CeilingRaise { numbers: 0, unused_max: 1, step: 0, up_to: at_least };
             let (record, chunk) = self.record.bump(ONES, self.epoch, raise).unwrap();
             let (used, ceiling) = self.owned.unwrap_or((chunk.old, chunk.old));
             assert_eq!(ceiling, chunk.old, "the chunks of an epoch are adjacent");

@@ -124,7 +124,7 @@ fn a_namespace_that_was_ahead_of_the_time_goes_on_above_what_it_may_have_reached
     // The same if the log alone knows of it.
     let bump = Bump {
         section: chat_key(),
-        raise: Raise {
+        raise: CeilingRaise {
             numbers: 1,
             unused_max: 1,
             step: STEP,
