@@ -31,7 +31,7 @@ use crate::{
     clock::Instant,
     consensus::{
         lease::LeaseClock,
-        network::{Network, Sender},
+        network::{LogHolds, Network, Sender},
         state_machine::StateMachine,
         this_node::{Budget, ThisNode},
     },
@@ -54,9 +54,9 @@ pub struct Group {
     pub config: GroupConfig,
     /// Its share of what the node may use.
     pub budget: Budget,
-    pub(in crate::consensus) raft: Raft<Types, StateMachine>,
+    pub(super) raft: Raft<Types, StateMachine>,
     pub(super) lease: Arc<LeaseClock>,
-    pub(in crate::consensus) network: Network,
+    pub(super) network: Network,
     /// Its metrics.
     pub set_metrics: Arc<SetMetrics>,
     /// The applied table, for reading.
@@ -218,6 +218,32 @@ impl Group {
     /// The last log entry that this node has purged. A peer that lacks earlier ones needs a snapshot.
     pub fn purged_index(&self) -> Option<u64> {
         self.metrics().purged.map(|log_id| log_id.index)
+    }
+
+    /// The part of the log that is kept for peers that are sent snapshots.
+    pub(in crate::consensus) fn log_holds(&self) -> &LogHolds {
+        &self.network.peers.log_holds
+    }
+
+    /// Has Raft purge the log up to `up_to`, as far as its last snapshot covers that. If the snapshot covers less, has Raft take
+    /// another one, which writes nothing. `seen` is what Raft said last.
+    ///
+    /// # Errors
+    /// If Raft has stopped.
+    pub(in crate::consensus) async fn purge_log(
+        &self, seen: &RaftMetrics<Types>, up_to: u64,
+    ) -> Result<(), Fatal<Types>> {
+        let purged = seen.purged.map_or(0, |purged| purged.index);
+        // The log may grow by more than is kept between two checks.
+        let covered = seen.snapshot.map_or(0, |snapshot| snapshot.index);
+        let trigger = self.raft.trigger();
+        if covered.min(up_to) > purged {
+            trigger.purge_log(covered.min(up_to)).await?;
+        }
+        if covered < up_to {
+            trigger.snapshot().await?;
+        }
+        Ok(())
     }
 
     /// Waits until an entry after `before` is applied on this node, or for `at_most`; not at all if Raft has stopped. Returns
