@@ -1,7 +1,7 @@
 //! [`Group`]: one Raft group on this node, and proposals to it.
 //!
 //! The files beside and above this one add to it: how it starts, how it follows the leadership, how its
-//! membership changes, and how it answers peers.
+//! membership changes, and how it answers peers. The files below hold its state that changes, a part each.
 //!
 //! Invariant: a proposal names its term, and is logged in that term or not at all.
 
@@ -44,9 +44,9 @@ use crate::{
 
 /// One Raft group on this node.
 ///
-/// No field is replaced after the start. A field that changes is a type with private fields of its own, and the file of that
-/// type says what must hold. So every file of the group may use each field, and users of the group may read those that are
-/// public.
+/// No field is replaced after the start. State that changes is in types with private fields, and the file of each type says
+/// what must hold. So every file of the group may use each field. The public fields are settings and shares that users of the
+/// group read.
 pub struct Group {
     /// The parts that the node's groups share.
     pub this_node: Arc<ThisNode>,
@@ -225,8 +225,8 @@ impl Group {
         &self.network.peers.log_holds
     }
 
-    /// Has Raft purge the log up to `up_to`, as far as its last snapshot covers that. If the snapshot covers less, has Raft take
-    /// another one, which writes nothing. `seen` is what Raft said last.
+    /// Has Raft purge the log up to `up_to`, as far as its last snapshot covers that. If the snapshot covers less, Raft also
+    /// takes another one, which writes nothing. `seen` is what Raft said last.
     ///
     /// # Errors
     /// If Raft has stopped.
