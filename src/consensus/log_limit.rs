@@ -76,7 +76,7 @@ pub async fn watch(group: Arc<Group>) {
         let Some(up_to) = sizes.purgeable(keep_bytes) else {
             continue;
         };
-        let holds = &group.network.peers.log_holds;
+        let holds = group.log_holds();
         let held = up_to.min(holds.purgeable_max());
         let at_least = sizes.purgeable(hold_bytes);
         let up_to = held.max(at_least.unwrap_or(0));
@@ -86,17 +86,7 @@ pub async fn watch(group: Arc<Group>) {
             continue;
         }
         tell_of_vain_snapshots(&group, holds.purged(up_to), hold_bytes).await;
-        // The last snapshot may cover less by now: the log may grow by more than is kept between two checks.
-        let covered = seen.snapshot.map_or(0, |snapshot| snapshot.index);
-        let trigger = group.raft.trigger();
-        let mut asked = Ok(());
-        if covered.min(up_to) > purged {
-            asked = trigger.purge_log(covered.min(up_to)).await;
-        }
-        if covered < up_to && asked.is_ok() {
-            asked = trigger.snapshot().await;
-        }
-        if asked.is_err() {
+        if group.purge_log(&seen, up_to).await.is_err() {
             // Raft has stopped. The watch over Raft says why.
             return;
         }

@@ -1,13 +1,14 @@
 //! The members of the cluster: their addresses, and the leader among them.
 //!
-//! `formation.rs` is how a node without data comes into a cluster, and `founding_claim.rs` into which one. `rejoin.rs` is how a
-//! node with data comes back, and `lost_directory.rs` stops one whose data was lost. `greeting.rs` asks other nodes who they
-//! are, `hello.rs` answers, and `introductions.rs` keeps what they said. `changes.rs` adds and removes members, and `reach.rs`
-//! sees that they reach each other.
+//! `formation.rs` is how a node without data comes into a cluster, and `founding_claim.rs` into which one. `claimed_node.rs`
+//! keeps that claim. `rejoin.rs` is how a node with data comes back, and `lost_directory.rs` stops one whose data was lost.
+//! `greeting.rs` asks other nodes who they are, `hello.rs` answers, and `introductions.rs` keeps what they said. `changes.rs`
+//! adds and removes members, and `reach.rs` sees that they reach each other.
 //!
 //! Invariant: a caller whose route is up to date costs two comparisons and nothing else.
 
 mod changes;
+mod claimed_node;
 pub(super) mod formation;
 mod founding_claim;
 pub(super) mod greeting;

@@ -253,7 +253,7 @@ pub struct Operations {
 impl Operations {
     /// Those that `services` carry out.
     pub(super) fn new(
-        common: &Common, admission: Arc<Admission>, way: Arc<Way>, services: Arc<OperationServices>,
+        common: &Common, admission: Arc<Admission>, services: Arc<OperationServices>,
     ) -> Self {
         Operations {
             request_memory: common.request_memory.clone(),
@@ -261,7 +261,7 @@ impl Operations {
             admission,
             access: services.access.clone(),
             led: services.of_group.led.clone(),
-            way,
+            way: services.of_group.way.clone(),
             services,
         }
     }

@@ -96,7 +96,17 @@ const ORDERED: [Rows; 6] = [
             &["slow_disk"],
             &["confirmation", "membership", "successor", "voter_clocks", "voter_disks"],
             &["group"],
-            &["config", "leader_change", "leadership", "voters"],
+            &[
+                "canvassed_term",
+                "config",
+                "ending",
+                "heard_leader",
+                "leader_change",
+                "leadership",
+                "principals_lag",
+                "snapshot_numbers",
+                "voters",
+            ],
         ],
     ),
     (

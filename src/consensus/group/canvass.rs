@@ -10,14 +10,7 @@
 //! knows. Raft alone decides who leads: a voter gives one vote in a term, and Raft counts the answers to its own
 //! questions.
 
-use std::{
-    collections::BTreeSet,
-    sync::atomic::{
-        AtomicU64,
-        Ordering::{Acquire, Release},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use openraft::{RaftState, raft::VoteRequest};
@@ -73,7 +66,7 @@ impl Group {
             return true;
         }
         let term = request.vote.leader_id.term;
-        let _standing = Standing::begin(&self.canvassed_term, term);
+        let _standing = self.canvassed_term.begin(term);
         let wait = (WRITES * slowest).clamp(self.config.slow_flush(), WAIT_MAX);
         tracing::info!(
             term,
@@ -134,22 +127,6 @@ impl Group {
     /// True if this node asks for votes of its own in `term`, or a later one, at this moment: it should not vote for another
     /// one in it. Two that vote for each other would both lose.
     pub(in crate::consensus) fn stands_in(&self, term: u64) -> bool {
-        self.canvassed_term.load(Acquire) >= term
-    }
-}
-
-/// This node asks for votes in a term until this is dropped.
-struct Standing<'a>(&'a AtomicU64);
-
-impl<'a> Standing<'a> {
-    fn begin(canvassed_term: &'a AtomicU64, term: u64) -> Self {
-        canvassed_term.store(term, Release);
-        Standing(canvassed_term)
-    }
-}
-
-impl Drop for Standing<'_> {
-    fn drop(&mut self) {
-        self.0.store(0, Release);
+        self.canvassed_term.is_at_least(term)
     }
 }

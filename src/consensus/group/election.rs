@@ -24,7 +24,7 @@ pub async fn watch(group: Arc<Group>) {
     let mut stopped = group.stopped();
     loop {
         let seen = metrics.borrow_and_update().clone();
-        let heard = *group.leader_heard.lock();
+        let heard = group.heard_leader.last();
         let due = candidacy.due(&group, &turns, &seen, heard);
         // It looks again after one promise: a leader that is heard meanwhile has not been silent for so long then.
         let look = group.config.follower_lease();
@@ -43,7 +43,7 @@ pub async fn watch(group: Arc<Group>) {
         }
         let is_due = due.is_some_and(|due| due <= look);
         let has_changed =
-            || *group.leader_heard.lock() != heard || group.metrics().vote != seen.vote;
+            || group.heard_leader.last() != heard || group.metrics().vote != seen.vote;
         if !is_due || has_changed() {
             continue;
         }

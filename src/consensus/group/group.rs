@@ -1,20 +1,11 @@
 //! [`Group`]: one Raft group on this node, and proposals to it.
 //!
 //! The files beside and above this one add to it: how it starts, how it follows the leadership, how its
-//! membership changes, and how it answers peers.
+//! membership changes, and how it answers peers. The files below hold its state that changes, a part each.
 //!
 //! Invariant: a proposal names its term, and is logged in that term or not at all.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{
-            AtomicBool, AtomicI64, AtomicU64,
-            Ordering::{Acquire, Relaxed, Release},
-        },
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use openraft::{
     Raft, RaftMetrics, RaftState,
@@ -23,20 +14,24 @@ use openraft::{
     impls::ProgressResponder,
     raft::ClientWriteResult,
 };
-use parking_lot::Mutex;
 use tokio::sync::OwnedRwLockReadGuard;
 
 use super::{
+    canvassed_term::CanvassedTerm,
     config::GroupConfig,
+    ending::Ending,
+    heard_leader::HeardLeader,
     leader_change::{LastLeaderChange, LeaderChange},
-    leadership::Leadership,
+    leadership::{Leadership, PublishedLeadership},
+    principals_lag::PrincipalsLag,
+    snapshot_numbers::SnapshotNumbers,
     voters::{AppliedVoters, Voters},
 };
 use crate::{
     clock::Instant,
     consensus::{
         lease::LeaseClock,
-        network::{Network, Sender},
+        network::{LogHolds, Network, Sender},
         state_machine::StateMachine,
         this_node::{Budget, ThisNode},
     },
@@ -47,10 +42,11 @@ use crate::{
     tasks::Fault,
 };
 
-/// How long a change of who may do what may take from the leader to this node: it takes milliseconds, unless a disk hangs.
-const PRINCIPALS_LATE: Duration = Duration::from_secs(1);
-
 /// One Raft group on this node.
+///
+/// No field is replaced after the start. State that changes is in types with private fields, and the file of each type says
+/// what must hold. So every file of the group may use each field. The public fields are settings and shares that users of the
+/// group read.
 pub struct Group {
     /// The parts that the node's groups share.
     pub this_node: Arc<ThisNode>,
@@ -58,35 +54,23 @@ pub struct Group {
     pub config: GroupConfig,
     /// Its share of what the node may use.
     pub budget: Budget,
-    pub(in crate::consensus) raft: Raft<Types, StateMachine>,
+    pub(super) raft: Raft<Types, StateMachine>,
     pub(super) lease: Arc<LeaseClock>,
-    pub(in crate::consensus) network: Network,
+    pub(super) network: Network,
     /// Its metrics.
     pub set_metrics: Arc<SetMetrics>,
     /// The applied table, for reading.
     pub view: AppliedView,
-    pub(super) leadership: ordered_watch::Sender<Leadership>,
+    pub(super) leadership: PublishedLeadership,
     pub(super) voters: AppliedVoters,
-    pub(super) stopped: ordered_watch::Sender<Option<Fault>>,
-    /// The node is about to stop: a term that was given up is not followed by another one.
-    pub(super) retiring: AtomicBool,
+    pub(super) ending: Ending,
     /// Held while the membership changes.
     pub(super) membership_change: tokio::sync::Mutex<()>,
-    /// The leader that this node followed last, and when it heard from that leader.
-    pub(super) leader_heard: Mutex<Option<(NodeId, Instant)>>,
-    /// The members that this leader did not hear any more, as it told last.
-    pub(super) unheard: Mutex<Vec<NodeId>>,
-    /// How far the wall clock of the leader was ahead of this node's when it was heard last, in milliseconds.
-    pub(super) leader_ahead_ms: AtomicI64,
-    /// How many changes of who may do what a leader was heard to know.
-    pub(super) principals_told: AtomicU64,
-    /// Since when this node knows of fewer, in nanoseconds of the clock of leases.
-    pub(super) principals_lacked_since: AtomicU64,
+    pub(super) heard_leader: HeardLeader,
+    pub(super) principals_lag: PrincipalsLag,
     pub(super) last_leader_change: LastLeaderChange,
-    /// How many snapshots have begun to arrive.
-    pub(super) snapshots_begun: AtomicU64,
-    /// The term for which this node asks for votes ahead of the election; 0 while it asks for none.
-    pub(super) canvassed_term: AtomicU64,
+    pub(super) snapshot_numbers: SnapshotNumbers,
+    pub(super) canvassed_term: CanvassedTerm,
 }
 
 impl Group {
@@ -117,7 +101,7 @@ impl Group {
 
     /// When this node last followed a leader's message, if ever.
     pub fn leader_heard(&self) -> Option<Instant> {
-        self.leader_heard.lock().map(|(_, at)| at)
+        self.heard_leader.last().map(|(_, at)| at)
     }
 
     /// The members that the leader has not heard for a while: as this node sees it if it leads, or as its leader told it last.
@@ -130,14 +114,14 @@ impl Group {
                 let members = self.network.addresses().members();
                 self.lease.unheard(me, members)
             }
-            Some(_) => self.unheard.lock().clone(),
+            Some(_) => self.heard_leader.unheard_members(),
         }
     }
 
     /// This node follows a message of `leader` that arrived at `at`.
     pub(in crate::consensus) fn heard_leader(&self, leader: NodeId, at: Instant) {
-        *self.leader_heard.lock() = Some((leader, at));
-        *self.network.peers.candidacy.lock() = None;
+        self.heard_leader.note(leader, at);
+        self.network.peers.end_candidacy();
     }
 
     /// For how long no leader was heard that had a majority: 0 while this node is one. `None` if none was since it started.
@@ -154,22 +138,13 @@ impl Group {
     /// Hears that a leader knows of `version` changes of who may do what.
     pub(in crate::consensus) fn hear_of_principals(&self, version: u64) {
         let own = self.view.principals().version();
-        let told = self.principals_told.load(Relaxed);
-        if version > told && told <= own {
-            self.principals_lacked_since.store(self.lease.now().as_nanos(), Relaxed);
-        }
-        // A reader that sees the version sees since when it is lacked.
-        self.principals_told.fetch_max(version, Release);
+        self.principals_lag.hear(version, own, || self.lease.now());
     }
 
     /// Whether this node has not heard for a second of changes of who may do what of which a leader knows.
     /// It knows of `version` changes.
     pub fn lacks_changes_of_principals(&self, version: u64) -> bool {
-        if self.principals_told.load(Acquire) <= version {
-            return false;
-        }
-        let since = Instant::from_nanos(self.principals_lacked_since.load(Relaxed));
-        self.lease.now().since(since) > PRINCIPALS_LATE
+        self.principals_lag.is_late(version, || self.lease.now())
     }
 
     /// The reading of the leader's wall clock, as far as this node knows it: milliseconds since 1970.
@@ -177,29 +152,20 @@ impl Group {
         let own = self.wall_ms();
         match self.leadership.borrow().own {
             Some(_) => own,
-            None => own.saturating_add_signed(self.leader_ahead_ms.load(Relaxed)),
+            None => own.saturating_add_signed(self.heard_leader.ahead_ms()),
         }
     }
 
     /// `leader` leads `term`, as it says itself. Raft tells who leads once the vote for it is on the disk of this node, and
     /// until then this node's callers would be without a leader.
     pub(in crate::consensus) fn hear_of_leader(&self, term: u64, leader: NodeId) {
-        let is_known =
-            |known: &Leadership| known.term > term || known.term == term && known.leader.is_some();
-        if is_known(&self.leadership.borrow()) {
+        if !self.leadership.lacks_leader_of(term) {
             return;
         }
         let membership = self.metrics().membership_config;
-        let Some(member) = membership.membership().get_node(&leader).cloned() else {
-            return;
-        };
-        self.leadership.send_if_modified(|known| {
-            let is_news = !is_known(known);
-            if is_news {
-                *known = Leadership { term, leader: Some((leader, member)), own: None };
-            }
-            is_news
-        });
+        if let Some(member) = membership.membership().get_node(&leader).cloned() {
+            self.leadership.hear_of(term, (leader, member));
+        }
     }
 
     /// How this node came to lead `term`, if that was the last leader change to it.
@@ -252,6 +218,32 @@ impl Group {
     /// The last log entry that this node has purged. A peer that lacks earlier ones needs a snapshot.
     pub fn purged_index(&self) -> Option<u64> {
         self.metrics().purged.map(|log_id| log_id.index)
+    }
+
+    /// The part of the log that is kept for peers that are sent snapshots.
+    pub(in crate::consensus) fn log_holds(&self) -> &LogHolds {
+        &self.network.peers.log_holds
+    }
+
+    /// Has Raft purge the log up to `up_to`, as far as its last snapshot covers that. If the snapshot covers less, Raft also
+    /// takes another one, which writes nothing. `seen` is what Raft said last.
+    ///
+    /// # Errors
+    /// If Raft has stopped.
+    pub(in crate::consensus) async fn purge_log(
+        &self, seen: &RaftMetrics<Types>, up_to: u64,
+    ) -> Result<(), Fatal<Types>> {
+        let purged = seen.purged.map_or(0, |purged| purged.index);
+        // The log may grow by more than is kept between two checks.
+        let covered = seen.snapshot.map_or(0, |snapshot| snapshot.index);
+        let trigger = self.raft.trigger();
+        if covered.min(up_to) > purged {
+            trigger.purge_log(covered.min(up_to)).await?;
+        }
+        if covered < up_to {
+            trigger.snapshot().await?;
+        }
+        Ok(())
     }
 
     /// Waits until an entry after `before` is applied on this node, or for `at_most`; not at all if Raft has stopped. Returns
@@ -332,28 +324,24 @@ impl Group {
 
     /// Becomes the reason once Raft has stopped on this node for good.
     pub fn stopped(&self) -> ordered_watch::Receiver<Option<Fault>> {
-        self.stopped.subscribe()
+        self.ending.subscribe()
     }
 
     /// Makes the node stop, for a reason that it cannot get over.
     pub(in crate::consensus) fn stop_because(&self, reason: Fault) {
         self.lease.void();
-        self.stopped.send_if_modified(|stopped| {
-            let first = stopped.is_none();
-            stopped.get_or_insert(reason);
-            first
-        });
+        self.ending.note_stopped(reason);
     }
 
     /// The node is about to stop: its term may end without another one. It stands for election no more, nor takes the
     /// leadership over: with a vote for itself it would depose, after its restart, the node that leads by then.
     pub fn retire(&self) {
-        self.retiring.store(true, Release);
+        self.ending.note_near();
     }
 
     /// True once the node is about to stop.
     pub(in crate::consensus) fn is_retiring(&self) -> bool {
-        self.retiring.load(Acquire)
+        self.ending.is_near()
     }
 
     /// Stops Raft on this node.

@@ -23,23 +23,33 @@
 //!
 //! * `group`: [`Group`] itself, proposals, and why they fail.
 //!
+//! * `canvassed_term`: the term for which this node asks for votes ahead of the election.
 //! * `config`: the limits of a group.
+//! * `ending`: how a group ends on this node.
+//! * `heard_leader`: the leader that was heard last, and what it told.
 //! * `leader_change`: how this node came to lead.
-//! * `leadership`: the leader and the term.
+//! * `leadership`: the leader and the term, and how they are published.
+//! * `principals_lag`: whether changes of who may do what are late here.
+//! * `snapshot_numbers`: which of the snapshots that arrive goes on.
 //! * `voters`: the members that vote.
 
 mod canvass;
+mod canvassed_term;
 mod config;
 mod confirmation;
 mod election;
+mod ending;
 #[expect(clippy::module_inception, reason = "it is the file of the type")]
 pub(super) mod group;
+mod heard_leader;
 mod leader_change;
 mod leadership;
 mod membership;
+mod principals_lag;
 mod raft_watch;
 mod rpc;
 mod slow_disk;
+mod snapshot_numbers;
 mod start;
 mod successor;
 mod transfer;

@@ -1,8 +1,7 @@
 //! Follows what Raft says: begins and voids leases, publishes who leads, and ends terms that were given
 //! up.
 //!
-//! Invariant: what is published is ordered by term. A change from leader to leader shows as a new term
-//! even if the states in between were not seen.
+//! Invariant: a change from leader to leader shows as a new term even if the states in between were not seen.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -29,7 +28,7 @@ pub async fn watch(group: Arc<Group>) {
         let why = seen.running_state.as_ref().err().map(ToString::to_string);
         if let Some(why) = why.or(is_gone.then(|| "its core is gone".to_owned())) {
             group.stop_because(Fault::CannotGoOn(why));
-            group.leadership.send_replace(Leadership::default());
+            group.leadership.end();
             return;
         }
         group.voters.follow(&seen);
@@ -110,7 +109,7 @@ fn follow_leadership(group: &Group, seen: &RaftMetrics<Types>) -> (Option<Arc<Te
     if applied_own_term {
         group.lease.committed(term);
     }
-    let mut now = Leadership {
+    let now = Leadership {
         term,
         leader: seen.current_leader.and_then(|leader| {
             let member = membership.get_node(&leader)?;
@@ -121,23 +120,10 @@ fn follow_leadership(group: &Group, seen: &RaftMetrics<Types>) -> (Option<Arc<Te
     if let Some(own) = &now.own
         && group.last_leader_change.of(own.term()).is_none()
     {
-        let (heard, stood) = (group.leader_heard(), group.network.peers.candidacy.lock().take());
+        let (heard, stood) = (group.leader_heard(), group.network.peers.end_candidacy());
         group.last_leader_change.record(own, heard, stood, group.now());
     }
-    group.leadership.send_if_modified(|before| {
-        // A leader that was heard is known before Raft follows it (`hear_of_leader`). A term has one leader.
-        if before.term > now.term {
-            return false;
-        }
-        if before.term == now.term && now.leader.is_none() {
-            now.leader = before.leader.clone();
-        }
-        let changed = *before != now;
-        if changed {
-            *before = now;
-        }
-        changed
-    });
+    group.leadership.follow(now);
     (lease, is_given_up)
 }
 

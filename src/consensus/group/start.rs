@@ -1,18 +1,13 @@
 //! Starts a group: opens its part of the store, begins its log, its state machine and its network, and hands them to Raft.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicI64, AtomicU64},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use openraft::Raft;
-use parking_lot::Mutex;
 
 use super::{
-    config::GroupConfig, election, group::Group, leader_change::LastLeaderChange, raft_watch,
+    canvassed_term::CanvassedTerm, config::GroupConfig, election, ending::Ending, group::Group,
+    heard_leader::HeardLeader, leader_change::LastLeaderChange, leadership::PublishedLeadership,
+    principals_lag::PrincipalsLag, raft_watch, snapshot_numbers::SnapshotNumbers,
     voters::AppliedVoters,
 };
 use crate::{
@@ -24,7 +19,6 @@ use crate::{
         this_node::ThisNode,
     },
     metrics::Metrics,
-    ordered_watch,
     planted_bugs::{Bug, is_planted},
     storage::{LogStore, StoreError},
 };
@@ -80,19 +74,15 @@ impl Group {
             network,
             set_metrics,
             view,
-            leadership: ordered_watch::Sender::default(),
+            leadership: PublishedLeadership::default(),
             voters: AppliedVoters::default(),
-            stopped: ordered_watch::Sender::default(),
-            retiring: AtomicBool::new(false),
+            ending: Ending::default(),
             membership_change: tokio::sync::Mutex::default(),
-            leader_heard: Mutex::default(),
-            unheard: Mutex::default(),
-            leader_ahead_ms: AtomicI64::default(),
-            principals_told: AtomicU64::new(0),
-            principals_lacked_since: AtomicU64::new(0),
+            heard_leader: HeardLeader::default(),
+            principals_lag: PrincipalsLag::default(),
             last_leader_change: LastLeaderChange::default(),
-            snapshots_begun: AtomicU64::new(0),
-            canvassed_term: AtomicU64::new(0),
+            snapshot_numbers: SnapshotNumbers::default(),
+            canvassed_term: CanvassedTerm::default(),
         });
         let watching = raft_watch::watch(group.clone());
         group.this_node.tasks.spawn("the watch over raft", watching);

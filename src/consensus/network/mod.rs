@@ -26,5 +26,6 @@ mod snapshot_sender;
 mod transport;
 
 pub use group_network::Network;
+pub use log_holds::LogHolds;
 pub use sender::Sender;
 pub use transport::{Destination, MESSAGE_BYTES_MAX, RaftRpc, Transport};

@@ -174,7 +174,7 @@ impl Peer {
     pub async fn request_vote(
         &self, rpc: RaftRpc, request: &VoteRequest<Types>, timeout: Duration,
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
-        self.peers.candidacy.lock().get_or_insert(self.lease.now());
+        self.peers.note_candidacy(self.lease.now());
         let reply = self.client.send(rpc, self.client.message(request)?, timeout).await?;
         let disks = &self.this_node.peer_machines.disks;
         disks.note_flush(self.client.target, reply.flush_ms, self.lease.now());

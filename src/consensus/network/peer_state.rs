@@ -16,12 +16,22 @@ pub struct PeerState {
     pub log_holds: Arc<LogHolds>,
     /// Since when this node asks them for votes, or whether it would get them. `None` once it follows a leader, or leads. For
     /// the metrics: nothing is decided by it.
-    pub candidacy: Mutex<Option<Instant>>,
+    candidacy: Mutex<Option<Instant>>,
     /// The table of this node, once it is open: peers are told how many changes of who may do what it knows.
     table: OnceLock<AppliedView>,
 }
 
 impl PeerState {
+    /// This node asks for votes at `now`, or whether it would get them.
+    pub fn note_candidacy(&self, now: Instant) {
+        self.candidacy.lock().get_or_insert(now);
+    }
+
+    /// This node follows a leader, or leads. Returns since when it asked for votes, if it did.
+    pub fn end_candidacy(&self) -> Option<Instant> {
+        self.candidacy.lock().take()
+    }
+
     /// Tells peers from now on how many changes of who may do what this table knows.
     pub fn tell_principals_of(&self, table: AppliedView) {
         // A group opens its table once.

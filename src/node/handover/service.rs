@@ -12,6 +12,9 @@ use crate::{
 };
 
 /// The handovers of a Raft group's leadership to other nodes.
+///
+/// No field is replaced after the start. The only state of this service that changes is in `under_way.rs`: the handover that is
+/// under way.
 pub struct Handovers {
     pub(super) config: Arc<Config>,
     pub(super) group: Arc<Group>,

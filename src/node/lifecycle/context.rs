@@ -115,6 +115,7 @@ impl NodeContext {
             namespaces: Namespaces::new(&common, access.clone(), time.clone()),
             grants: Grants::new(&common, members.clone()),
             led: led.clone(),
+            way: way.clone(),
         };
         let status = Status::new(&common, led.clone(), members.clone(), time.clone());
         let services = Arc::new(OperationServices {
@@ -131,11 +132,10 @@ impl NodeContext {
             admission.clone(),
             led.clone(),
             members,
-            way.clone(),
+            way,
             counts.clone(),
         ));
-        let operations =
-            Arc::new(Operations::new(&common, admission.clone(), way, services.clone()));
+        let operations = Arc::new(Operations::new(&common, admission.clone(), services.clone()));
         let namespaces =
             Arc::new(KnownNamespaces::new(&common, admission.clone(), operations.clone()));
         let ids = Arc::new(Ids::new(

@@ -3,7 +3,7 @@
 //! Invariant: a cluster is founded once. Nobody founds one because a directory is empty: its data may be lost. The node
 //! that an operator asks meets every node of `peers`, which says that it belongs to no cluster and never did. It greets itself
 //! at its own address, too: if another process answers there, the others would never reach this one. Then it claims them all,
-//! itself among them ([`FoundingClaim`]), and asks each once more, whether it is still the one that was
+//! itself among them (`founding_claim.rs`), and asks each once more, whether it is still the one that was
 //! met. The founder records which data directory each of them has, so that a node whose directory is wiped later is not taken
 //! for the same node.
 
@@ -15,9 +15,7 @@ use tokio::{
 };
 
 use super::{
-    Members,
-    founding_claim::{Founder, FoundingClaim},
-    greeting::Purpose,
+    Members, claimed_node::ClaimedNode, founding_claim::Founder, greeting::Purpose,
     reach::check_reach,
 };
 use crate::{
@@ -76,13 +74,14 @@ impl ByAskedNode for v1::FoundRequest {
 }
 
 /// How a node without data becomes a member.
+///
+/// No field is replaced after the start. The claim on the node changes in `claimed_node.rs` alone.
 pub struct Founding {
     pub(super) config: Arc<Config>,
     pub(super) this_node: Arc<ThisNode>,
     pub(super) group: Arc<Group>,
     pub(super) members: Arc<Members>,
-    /// The claim of the founder or the cluster that may make this node a member, while it holds no data.
-    pub(super) claim: Arc<Mutex<FoundingClaim>>,
+    pub(super) claimed_node: ClaimedNode,
     /// From when on a cluster may be founded with this node: it has listened until then.
     pub(super) listens_until: Instant,
     /// Held while the cluster is founded.
@@ -102,7 +101,7 @@ impl Founding {
             this_node: common.this_node.clone(),
             group: common.group.clone(),
             members,
-            claim: Arc::default(),
+            claimed_node: ClaimedNode::new(common),
             listens_until: Instant::now() + listens,
             turn: Mutex::default(),
             stopping: common.stopping.clone(),
@@ -213,9 +212,7 @@ impl Founding {
         self.check_is_of_peers()?;
         let members = match self.claim_peers(admin, latest).await {
             Ok(members) => members,
-            Err(refusal)
-                if (self.claim.lock().await).is_held_by_another_founder(self.config.node_id) =>
-            {
+            Err(refusal) if self.claimed_node.is_held_by_another_founder().await => {
                 // If that one founds the cluster, that is as good.
                 let named = timeout_at(latest, self.group.view.until_named()).await;
                 return named.map(|_| false).map_err(|_| refusal);
@@ -263,7 +260,7 @@ impl Founding {
                 Ok(Err(refusal)) => refusal,
                 Err(_) => refusal!(NotFounded, "a node of peers gave no second answer"),
             };
-            self.claim.lock().await.give_up(founder);
+            self.claimed_node.give_up(founder).await;
             let may_change = why.code() == Code::Unavailable && !self.group.is_formed();
             if !may_change || Instant::now() + RETRY >= latest {
                 return Err(why);

@@ -10,16 +10,14 @@ use super::{
 };
 use crate::{
     clock,
-    consensus::ThisNode,
     node::access::{check_founding, check_joining, check_peer_port, read_hash},
     proto::{
         Refusal,
         peer::{self, Acknowledged, HelloRequest, HelloResponse},
         refusal, refuse,
     },
-    sequence::{ClusterId, NodeId, SetId, TokenHash},
+    sequence::{ClusterId, NodeId},
     storage::replacing,
-    tasks::Fault,
 };
 
 impl Founding {
@@ -111,7 +109,7 @@ impl Founding {
     ///
     /// # Errors
     /// UNAVAILABLE if the leader does not know its cluster's id yet; FAILED_PRECONDITION if strangers reach this node, and
-    /// strangers are granted something in the cluster. Else as [`Founding::be_met`] and [`Founding::be_held_by`].
+    /// strangers are granted something in the cluster. Else as [`Founding::be_met`] and `ClaimedNode::be_held_by`.
     async fn be_claimed(&self, request: &HelloRequest) -> Result<(), Refusal> {
         if request.adds {
             let cluster = ClusterId::from_bytes(&request.cluster_id).ok_or_else(|| {
@@ -120,7 +118,7 @@ impl Founding {
             if request.is_open_to_strangers {
                 check_joining(&self.config)?;
             }
-            return self.be_held_by(Claim::Cluster(cluster)).await;
+            return self.claimed_node.be_held_by(Claim::Cluster(cluster)).await;
         }
         match &request.founding {
             Some(founding) => self.be_met(request.from, founding).await,
@@ -150,50 +148,11 @@ impl Founding {
         self.take_part_in(founder, founding.claims).await
     }
 
-    /// Lets this fresh node be held by the maker of `claim`. If an earlier claim has run out, the node takes another
-    /// incarnation first: the one that held it does not reach it any more. The claim counts once that is on the disk, and what
-    /// has begun goes on to its end even if the caller leaves.
-    ///
-    /// # Errors
-    /// As [`FoundingClaim::claim`]; FAILED_PRECONDITION if a message of a cluster has reached the node; INTERNAL if the disk
-    /// fails, and the node stops.
-    ///
-    /// [`FoundingClaim::claim`]: super::founding_claim::FoundingClaim::claim
-    async fn be_held_by(&self, claim: Claim) -> Result<(), Refusal> {
-        let mut held = self.claim.clone().lock_owned().await;
-        let (this_node, set) = (self.this_node.clone(), self.group.config.set);
-        let me = self.config.node_id;
-        let claiming = async move {
-            let mut claimed = held.clone();
-            let renews = claimed.claim(claim, me, Instant::now())?;
-            match this_node.be_claimed(renews).await {
-                Ok(true) => {
-                    // Whichever member leads first will need it.
-                    if let Claim::Founder(Founder { admin, .. }) = claim {
-                        record_founding_token(&this_node, set, admin).await?;
-                    }
-                    *held = claimed;
-                    Ok(())
-                }
-                Ok(false) => Err(refusal!(
-                    WrongState,
-                    "a message of a cluster has reached node {me} already; see ratchet status there"
-                )),
-                Err(error) => {
-                    this_node.tasks.fail(Fault::CannotGoOn(error.to_string()));
-                    Err(refusal!(Internal, "{error}"))
-                }
-            }
-        };
-        let claiming = tokio::spawn(self.this_node.tasks.watched("a claim", claiming));
-        claiming.await.unwrap_or_else(|error| Err(refusal!(Internal, "{error}")))
-    }
-
     /// Lets the founder meet this fresh node, or claim it.
     ///
     /// # Errors
     /// FAILED_PRECONDITION if a cluster of its name knows the node; if strangers reach it, and the founder has no token; or if
-    /// strangers pass for nodes here, and the founder has one. Else as [`Founding::be_held_by`].
+    /// strangers pass for nodes here, and the founder has one. Else as `ClaimedNode::be_held_by`.
     pub(super) async fn take_part_in(&self, founder: Founder, claims: bool) -> Result<(), Refusal> {
         self.check_never_known()?;
         match founder.admin {
@@ -202,7 +161,7 @@ impl Founding {
         }
         if claims {
             self.check_has_listened()?;
-            self.be_held_by(Claim::Founder(founder)).await?;
+            self.claimed_node.be_held_by(Claim::Founder(founder)).await?;
         }
         Ok(())
     }
@@ -282,20 +241,4 @@ impl Founding {
             None => Ok(()),
         }
     }
-}
-
-/// Records in `set` with which token the cluster is founded that has claimed this node.
-///
-/// # Errors
-/// INTERNAL if the disk fails, and the node stops.
-async fn record_founding_token(
-    this_node: &ThisNode, set: SetId, token: Option<TokenHash>,
-) -> Result<(), Refusal> {
-    let store = this_node.store.clone();
-    let recording = move || store.record_founding_token(set, token).map_err(|e| e.to_string());
-    let recorded = this_node.store.blocking().run(recording).await;
-    recorded.unwrap_or_else(|error| Err(error.to_string())).map_err(|error| {
-        this_node.tasks.fail(Fault::CannotGoOn(error.clone()));
-        refusal!(Internal, "{error}")
-    })
 }

@@ -14,12 +14,15 @@ use crate::node::{
     seams::Reload,
     status::Status,
     terms::LedTerms,
+    way::Way,
 };
 
 /// The services of one Raft group: a node with several has several of these.
 pub struct GroupServices {
     /// The terms that this node leads.
     pub led: Arc<LedTerms>,
+    /// The way to the leader.
+    pub way: Arc<Way>,
     /// Transfers of the leadership.
     pub handovers: Arc<Handovers>,
     /// Worker ids, and the numbers of ids.

@@ -5,10 +5,7 @@
 //! are not from a member, or cannot be honest, are refused before (`Group::check_sender`,
 //! `Group::check_vote`, `check_entries`).
 
-use std::{
-    pin::pin,
-    sync::{Arc, atomic::Ordering::Relaxed},
-};
+use std::{pin::pin, sync::Arc};
 
 use openraft::{
     RaftState,
@@ -98,11 +95,10 @@ impl Group {
         };
         if !is_higher_vote(&answer) {
             self.heard_leader(header.from, arrived);
-            message.unheard.clone_into(&mut self.unheard.lock());
+            self.heard_leader.note_unheard(&message.unheard);
             self.hear_of_principals(message.principals_version);
             if let Some(wall_ms) = message.wall_ms {
-                let ahead_ms = wall_ms.wrapping_sub(self.wall_ms()).cast_signed();
-                self.leader_ahead_ms.store(ahead_ms, Relaxed);
+                self.heard_leader.note_wall_clock(wall_ms, self.wall_ms());
             }
         }
         write(&answer)

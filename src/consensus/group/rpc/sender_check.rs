@@ -126,7 +126,7 @@ impl Group {
         if self.lease.is_valid() {
             return Some(self.node());
         }
-        let (leader, at) = (*self.leader_heard.lock())?;
+        let (leader, at) = self.heard_leader.last()?;
         (self.lease.now().since(at) < self.config.follower_lease()).then_some(leader)
     }
 

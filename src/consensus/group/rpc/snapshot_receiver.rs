@@ -3,10 +3,7 @@
 //! Invariant: nothing of a snapshot reaches the disk before its sender's vote is known to be acceptable.
 //! Nothing of it reaches Raft before it has proved to be whole, and to be what was announced.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use openraft::{
@@ -81,7 +78,7 @@ impl Group {
             vote,
             meta,
             incoming,
-            number: self.snapshots_begun.fetch_add(1, Ordering::Relaxed) + 1,
+            number: self.snapshot_numbers.begin(),
         }))
     }
 
@@ -94,8 +91,7 @@ impl Group {
     pub async fn write_snapshot_part(
         &self, mut arriving: ArrivingSnapshot, part: Bytes,
     ) -> Result<ArrivingSnapshot, Refusal> {
-        let latest = self.snapshots_begun.load(Ordering::Relaxed);
-        if arriving.number != latest {
+        if !self.snapshot_numbers.is_latest(arriving.number) {
             refuse!(
                 WrongState,
                 "the snapshot from node {} is given up: another one began to arrive",

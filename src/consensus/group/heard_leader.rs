@@ -1,0 +1,66 @@
+//! The leader that this node followed last: when it was heard, and what it told of the others and of its wall clock.
+
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+
+use crate::{clock::Instant, sequence::NodeId};
+
+/// The leader that this node followed last, and what it told.
+#[derive(Debug, Default)]
+pub struct HeardLeader {
+    /// The leader, and when this node heard it.
+    last: Mutex<Option<(NodeId, Instant)>>,
+    /// The members that it did not hear any more, as it told last.
+    unheard: Mutex<Vec<NodeId>>,
+    /// How far its wall clock was ahead of this node's when it was heard last, in milliseconds.
+    ahead_ms: AtomicI64,
+}
+
+impl HeardLeader {
+    /// The leader that this node followed last, and when it heard that leader. `None` if it never followed one.
+    pub fn last(&self) -> Option<(NodeId, Instant)> {
+        *self.last.lock()
+    }
+
+    /// This node follows a message of `leader` that arrived at `at`.
+    pub fn note(&self, leader: NodeId, at: Instant) {
+        *self.last.lock() = Some((leader, at));
+    }
+
+    /// The members that the leader did not hear any more, as it told last.
+    pub fn unheard_members(&self) -> Vec<NodeId> {
+        self.unheard.lock().clone()
+    }
+
+    /// The leader does not hear these members any more.
+    pub fn note_unheard(&self, members: &[NodeId]) {
+        members.clone_into(&mut self.unheard.lock());
+    }
+
+    /// How far the wall clock of the leader was ahead of this node's when it was heard last, in milliseconds. 0 if it told no
+    /// time yet.
+    pub fn ahead_ms(&self) -> i64 {
+        self.ahead_ms.load(Relaxed)
+    }
+
+    /// The wall clock of the leader shows `leader_ms`, and this node's shows `own_ms`.
+    pub fn note_wall_clock(&self, leader_ms: u64, own_ms: u64) {
+        self.ahead_ms.store(leader_ms.wrapping_sub(own_ms).cast_signed(), Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leaders_clock_may_be_ahead_or_behind() {
+        let heard = HeardLeader::default();
+        assert_eq!(heard.ahead_ms(), 0);
+        heard.note_wall_clock(1_500, 1_000);
+        assert_eq!(heard.ahead_ms(), 500);
+        heard.note_wall_clock(1_000, 1_500);
+        assert_eq!(heard.ahead_ms(), -500);
+    }
+}
