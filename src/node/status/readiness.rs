@@ -1,9 +1,11 @@
 //! Readiness: whether load balancers and orchestrators should send requests to this node.
 //!
 //! Invariant: it is worked out from this node's clock and from what it has heard. It asks nobody. However many watch
-//! it, one task works it out for them.
+//! it, one task works it out for them. While nobody watches, that task is not woken.
 
 use std::{path::Path, sync::Arc, time::Duration};
+
+use tokio::sync::Notify;
 
 use crate::{
     clock::Clock,
@@ -32,6 +34,8 @@ pub struct Readiness {
     founding: Arc<Founding>,
     /// Whether it was ready when that was last worked out.
     last: ordered_watch::Sender<bool>,
+    /// Notified when somebody begins to watch.
+    watch_begun: Notify,
 }
 
 impl Readiness {
@@ -47,6 +51,7 @@ impl Readiness {
             led,
             founding,
             last: ordered_watch::Sender::default(),
+            watch_begun: Notify::new(),
         }
     }
 
@@ -97,12 +102,18 @@ impl Readiness {
     /// Whether this node is ready, now and from now on, while [`Readiness::follow`] runs.
     pub fn watch(&self) -> ordered_watch::Receiver<bool> {
         self.note();
-        self.last.subscribe()
+        let ready = self.last.subscribe();
+        self.watch_begun.notify_one();
+        ready
     }
 
     /// Tells those who watch whether this node is ready, whenever that changes.
     pub async fn follow(self: Arc<Self>) {
         loop {
+            // A notification that comes before the wait is kept for it.
+            while !self.last.is_watched() {
+                self.watch_begun.notified().await;
+            }
             let leadership = self.group.leadership();
             let ready = self.note();
             self.may_change(leadership, ready).await;
