@@ -143,7 +143,7 @@ impl Term {
                 laps::lap(Phase::Queue);
                 // A caller that asks again raises the rest.
                 if self.memory.gate().is_closed() {
-                    return Err(Why::NotLeading);
+                    return Err(Why::AskLeader);
                 }
             }
         }

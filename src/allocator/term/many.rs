@@ -30,7 +30,7 @@ impl Term {
     /// `may_wait` is told how many of them wait, before more are taken; the call ends if it answers that they may not.
     ///
     /// If the term is closed meanwhile, the call leaves with what it has, so that a handover skips none of it: the keys whose
-    /// turn is still to come, and those that wait for too long, get none, with [`Why::NotLeading`].
+    /// turn is still to come, and those that wait for too long, get none, with [`Why::LeftToNextLeader`].
     ///
     /// # Errors
     /// As [`Term::next`], for all keys together, but for the keys that [`ManyNumbers`] names with what they are refused for;
@@ -66,7 +66,7 @@ impl Term {
                 tokio::task::yield_now().await;
                 laps::lap(Phase::Queue);
                 if self.memory.gate().is_closed() {
-                    (from..keys).for_each(|place| answer.refuse(place, Why::NotLeading));
+                    (from..keys).for_each(|place| answer.refuse(place, Why::LeftToNextLeader));
                     break;
                 }
             }
@@ -89,11 +89,11 @@ impl Term {
             self.memory.lose(namespace, error.lost_by(), held.release());
             return Err(error);
         }
-        if let Some(late) = answer.take_out(|why| *why == Why::NotLeading) {
+        if let Some(late) = answer.take_out(|why| *why == Why::LeftToNextLeader) {
             let dropped = held.split(drop_disordered(&mut answer, late, &asked.ask));
             self.memory.lose(namespace, LostBy::Fence, dropped);
             if held.is_empty() {
-                return Err(Why::NotLeading);
+                return Err(Why::AskLeader);
             }
         }
         answer.sort();
@@ -130,16 +130,16 @@ impl Term {
             return Ok(());
         };
         let is_handover = self.memory.gate().is_closed() && !self.lease.is_void();
-        answer.refuse(place, Why::NotLeading);
+        answer.refuse(place, Why::LeftToNextLeader);
         // From behind: of two places of one key the first one was served first.
         for (place, count, mut later) in left.rev() {
             match later.try_recv() {
                 Ok(delivery) => held.add(answer.note(place, delivery.accept(), count)),
-                Err(_) => answer.refuse(place, Why::NotLeading),
+                Err(_) => answer.refuse(place, Why::LeftToNextLeader),
             }
         }
         match error {
-            Why::NotLeading if is_handover => Ok(()),
+            Why::AskLeader if is_handover => Ok(()),
             error => Err(error),
         }
     }
@@ -161,7 +161,7 @@ fn drop_disordered<'k>(
         let has_numbers = answer.firsts[place] > 0;
         if late.contains(&place) || has_numbers && late_keys.contains(&key) {
             late_keys.insert(key);
-            answer.refuse(place, Why::NotLeading);
+            answer.refuse(place, Why::LeftToNextLeader);
             answer.firsts[place] = 0;
             dropped += if has_numbers { count } else { 0 };
         }
@@ -182,12 +182,12 @@ mod tests {
         answer.firsts = vec![1, 1, 0, 6, 3, 14, 0, 0];
         answer.refuse(7, Why::Exhausted { left: 3 });
         let late_at = |places: &[usize]| RefusedPlaces {
-            why: Why::NotLeading,
+            why: Why::LeftToNextLeader,
             places: places.iter().map(|place| (*place, 0)).collect(),
         };
         assert_eq!(drop_disordered(&mut answer, late_at(&[6, 2]), ask), 8 + 32);
         assert_eq!(answer.firsts, [1, 1, 0, 0, 3, 0, 0, 0]);
-        let late = answer.take_out(|why| *why == Why::NotLeading).expect("late keys");
+        let late = answer.take_out(|why| *why == Why::LeftToNextLeader).expect("late keys");
         assert_eq!(late, late_at(&[2, 3, 5, 6]));
         let exhausted = RefusedPlaces { why: Why::Exhausted { left: 3 }, places: vec![(7, 3)] };
         assert_eq!(answer.refused, [exhausted]);
