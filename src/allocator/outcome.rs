@@ -22,9 +22,6 @@ pub enum Why {
     /// The caller's deadline passed before the numbers were there.
     #[error("the deadline passed")]
     DeadlineExceeded,
-    /// Keys of the message would have to wait, and may not.
-    #[error("no more keys may wait")]
-    MayNotWait,
     /// Too few are left under the namespace's `max`.
     #[error("only {left} numbers are left below the namespace's max")]
     Exhausted {
@@ -121,6 +118,21 @@ impl From<Why> for Unserved {
     /// Nothing was done.
     fn from(why: Why) -> Self {
         Unserved { why, may_be_done: 0 }
+    }
+}
+
+/// The outcome of a call for many keys that was not served.
+#[derive(Debug)]
+pub enum ManyUnserved<R> {
+    /// Keys would have to wait. The code that made the call says that they may not, and with `R` why.
+    MayNotWait(R),
+    /// The term has another reason.
+    Why(Why),
+}
+
+impl<R> From<Why> for ManyUnserved<R> {
+    fn from(why: Why) -> Self {
+        ManyUnserved::Why(why)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     allocator::{
         held_numbers::{Delivery, HeldNumbers},
         memory::{KEYS_AT_ONCE, KeyBatch},
-        outcome::{ManyNumbers, RefusedPlaces},
+        outcome::{ManyNumbers, ManyUnserved, RefusedPlaces},
         section::pending::TakeAnswer,
     },
     laps::{self, Phase},
@@ -27,18 +27,18 @@ impl Term {
     /// places.
     ///
     /// Up to [`KEYS_AT_ONCE`] keys are taken at once. After each such slice others get their turn.
-    /// `may_wait` is told how many of them wait, before more are taken; the call ends if it answers that they may not.
+    /// `may_wait` is told how many of them wait, before more are taken. If it fails, they may not, and the call ends.
     ///
     /// If the term is closed meanwhile, the call leaves with what it has, so that a handover skips none of it: the keys whose
     /// turn is still to come, and those that wait for too long, get none, with [`Why::LeftToNextLeader`].
     ///
     /// # Errors
     /// As [`Term::next`], for all keys together, but for the keys that [`ManyNumbers`] names with what they are refused for;
-    /// and [`Why::MayNotWait`]. Numbers that were taken for some of the keys are then lost, and counted.
-    pub async fn next_many<'k>(
+    /// and [`ManyUnserved::MayNotWait`]. Numbers that were taken for some of the keys are then lost, and counted.
+    pub async fn next_many<'k, R>(
         &self, namespace: &Namespace, keys: usize, ask: impl Fn(usize) -> (Key<'k>, u64),
-        mut may_wait: impl FnMut(usize) -> bool, deadline: Instant,
-    ) -> Result<ManyNumbers, Why> {
+        mut may_wait: impl FnMut(usize) -> Result<(), R>, deadline: Instant,
+    ) -> Result<ManyNumbers, ManyUnserved<R>> {
         assert!(!namespace.config.gapless, "a chunk would leave a gap");
         // The message stays inside the gate while some of its keys wait: the numbers that its other keys
         // took must be answered, or known to be lost, before a handover tells what was used.
@@ -79,21 +79,19 @@ impl Term {
             for need in self.memory.take_many(&asked, places, note) {
                 self.ask_for(need);
             }
-            if !may_wait(waiting.len() - before) {
-                return Err(Why::MayNotWait);
-            }
+            may_wait(waiting.len() - before).map_err(ManyUnserved::MayNotWait)?;
         }
         if !waiting.is_empty()
             && let Err(error) = self.wait_for_all(waiting, &mut answer, &mut held, deadline).await
         {
             self.memory.lose(namespace, error.lost_by(), held.release());
-            return Err(error);
+            return Err(error.into());
         }
         if let Some(late) = answer.take_out(|why| *why == Why::LeftToNextLeader) {
             let dropped = held.split(drop_disordered(&mut answer, late, &asked.ask));
             self.memory.lose(namespace, LostBy::Fence, dropped);
             if held.is_empty() {
-                return Err(Why::AskLeader);
+                return Err(Why::AskLeader.into());
             }
         }
         answer.sort();

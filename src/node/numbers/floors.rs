@@ -14,7 +14,7 @@ use crate::{
             checks::check_kind,
             keys::{Keys, heap_bytes, key_of},
             refused::failed,
-            waiting_keys::WaitingKeys,
+            waiting_keys::{WaitingKeys, no_answer},
         },
         way::attempt::Attempt,
     },
@@ -183,7 +183,7 @@ impl Floors<'_> {
         let (floors, may_wait) = ((self.of, self.keys.len()), |keys| waiting.add(keys));
         let raised = term.raise_many(namespace, floors, ask, may_wait, deadline).await;
         let failed = |why| failed(why, namespace, term, 0);
-        let floors = raised.map_err(|why| waiting.no_answer(why, failed))?;
+        let floors = raised.map_err(|(why, may_be)| no_answer(why, may_be, failed))?;
         Ok(RaiseManyResponse { floors, route: None })
     }
 }

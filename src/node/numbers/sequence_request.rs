@@ -23,7 +23,7 @@ use crate::{
             refused::{failed, failed_under},
             refused_keys::{many_ranges, refused, within_count_max},
             request_id::{check_id, message_id},
-            waiting_keys::WaitingKeys,
+            waiting_keys::{WaitingKeys, no_answer},
         },
         settings::COUNT_MAX_MAX,
         way::{attempt::Attempt, forward::LostWithReply},
@@ -328,7 +328,7 @@ impl SequenceRequest for NextManyRequest {
         let may_wait = |keys| waiting.add(keys);
         let taken = term.next_many(namespace, keys, ask, may_wait, deadline).await;
         let failed = |why| failed(why, namespace, term, self.numbers());
-        let taken = taken.map_err(|why| waiting.no_answer(why, failed))?;
+        let taken = taken.map_err(|why| no_answer(why, 0, failed))?;
         Ok(many_ranges(namespace, term.term(), taken, all.len(), at, refused))
     }
 

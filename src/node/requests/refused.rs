@@ -26,8 +26,7 @@ pub(in crate::node) fn failed(
 
 fn unanswered(unserved: Unserved, asked: Told<'_>) -> Unanswered {
     let Unserved { why, may_be_done } = unserved;
-    // The caller of the term knows why keys may not wait.
-    let is_elsewhere = matches!(why, Why::AskLeader | Why::LeftToNextLeader | Why::MayNotWait);
+    let is_elsewhere = matches!(why, Why::AskLeader | Why::LeftToNextLeader);
     match may_be_done {
         0 if is_elsewhere => Unanswered::ELSEWHERE,
         0 => refusal_of(&why, asked).into(),
@@ -97,7 +96,7 @@ pub(super) fn refusal_of(why: &Why, Told { namespace, term, count }: Told<'_>) -
     let name = &namespace.config.name;
     match why {
         // No refusal: another node is asked (`unanswered`).
-        Why::AskLeader | Why::MayNotWait => refusal!(NoLeader, "{why}"),
+        Why::AskLeader => refusal!(NoLeader, "{why}"),
         Why::LeftToNextLeader => too_late(),
         Why::DeadlineExceeded => refusal!(
             DeadlineExceeded,
@@ -273,7 +272,6 @@ mod tests {
             Why::AskLeader => Why::AskLeader,
             Why::LeftToNextLeader => Why::LeftToNextLeader,
             Why::DeadlineExceeded => Why::DeadlineExceeded,
-            Why::MayNotWait => Why::MayNotWait,
             Why::Exhausted { .. } => Why::Exhausted { left: 1 },
             Why::OverKeysMax { .. } => Why::OverKeysMax { keys_max: 1 },
             Why::MemoryFull { .. } => Why::MemoryFull { max_mb: 1 },
