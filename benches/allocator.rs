@@ -3,7 +3,7 @@
 //!
 //! `cargo bench --bench allocator`
 
-use std::{hint::black_box, time::Duration};
+use std::{convert::Infallible, hint::black_box, time::Duration};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use futures::FutureExt;
@@ -91,7 +91,7 @@ impl Bench {
                 &bench.namespace,
                 some.len(),
                 |place| (Key::Id(some[place]), 1),
-                |_| true,
+                |_| Ok::<_, Infallible>(()),
                 bench.deadline,
             );
             bench.runtime.block_on(asked).expect("numbers");
@@ -108,8 +108,9 @@ impl Bench {
 
     fn next_many(&self, keys: &[u64]) -> Vec<u64> {
         let ask = |place: usize| (Key::Id(keys[place] * self.stride), 1);
+        let may_wait = |_| Ok::<_, Infallible>(());
         let asked =
-            (self.term).next_many(&self.namespace, keys.len(), ask, |_| true, self.deadline);
+            (self.term).next_many(&self.namespace, keys.len(), ask, may_wait, self.deadline);
         asked.now_or_never().expect("warm").expect("numbers").firsts
     }
 }

@@ -146,7 +146,7 @@ async fn a_call_that_waits_in_a_term_fails_when_the_term_is_given_up_although_it
     assert!(futures::poll!(&mut waiting).is_pending());
     lease.void();
     let told = in_time("an answer long before the deadline", waiting).await;
-    assert!(matches!(told, Err(Why::NotLeading)), "{told:?}");
+    assert!(matches!(told, Err(Why::AskLeader)), "{told:?}");
     disks.values().for_each(|disk| disk.set(Fsync::Succeeds));
 }
 

@@ -218,7 +218,7 @@ async fn a_term_that_is_closed_waits_for_the_entries_under_way_and_for_no_call_b
         let refused = in_time("an answer before the disk's", calls.next()).await;
         let refused = refused.expect("a call").expect_err("it took nothing");
         let Unserved { why, may_be_done } = refused;
-        assert_eq!((why, may_be_done), (Why::NotLeading, 0));
+        assert_eq!((why, may_be_done), (Why::AskLeader, 0));
     }
     drop(hanging);
     in_time("the term is closed", async {
@@ -252,7 +252,7 @@ async fn keys_whose_turn_comes_after_the_term_was_closed_take_nothing_and_the_ot
     assert!(futures::poll!(&mut closing).is_pending(), "the call is inside");
     drop(hanging);
     let taken = in_time("an answer", taking).await.expect("numbers of the first keys");
-    let late = RefusedPlaces { why: Why::NotLeading, places: vec![(KEYS - 1, 0)] };
+    let late = RefusedPlaces { why: Why::LeftToNextLeader, places: vec![(KEYS - 1, 0)] };
     assert_eq!((&taken.refused[..], taken.firsts[KEYS - 1]), (&[late][..], 0));
     assert!(taken.firsts[..KEYS - 1].iter().all(|first| *first == 1), "{:?}", taken.firsts);
     in_time("the term is closed", closing).await.expect("closed");

@@ -120,7 +120,7 @@ pub async fn read_accounts(
 async fn pass(term: &Term, deadline: Instant) -> Result<(), Why> {
     // A term closes its gate before it forgets: what was read of its memory may be nothing if the gate is closed now.
     if term.memory().gate().is_closed() || !term.still_leads(deadline).await {
-        return Err(Why::NotLeading);
+        return Err(Why::AskLeader);
     }
     Ok(())
 }

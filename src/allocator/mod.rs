@@ -139,7 +139,7 @@ pub use listing::{
 };
 pub use memory::{KEYS_AT_ONCE, room::WAITING_KEY_BYTES};
 pub use memory_reader::{MemoryReader, NotSent};
-pub use outcome::{ManyNumbers, RefusedPlaces, Unserved, UsedId, Why};
+pub use outcome::{ManyNumbers, ManyUnserved, RefusedPlaces, Unserved, UsedId, Why};
 pub use part::{MEMORY_FORMAT, MemoryHeader};
 pub use received_memory::{NotReceived, ReceivedMemory};
 pub use releaser::MemoryLimits;

@@ -11,17 +11,17 @@ use crate::{
 /// Why a call, or a key of it, gets nothing. Large contents are boxed: `Result<Range, Why>` is on the way of every number.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
-    /// The term is over, or its lease has run out for now: ask the node that leads. Or the namespace was deleted or
-    /// replaced meanwhile: look for it again. Of a key of a message: the term was closed before its turn, or while it waited,
-    /// and the next leader has its numbers.
-    #[error("this node does not lead any more")]
-    NotLeading,
+    /// Ask the node that leads, which may be this one again. The term is over, its lease has run out for now, or the namespace
+    /// was deleted or replaced meanwhile. Callers do not have to tell these apart.
+    #[error("the node that leads is to be asked")]
+    AskLeader,
+    /// Of a key of a message whose other keys may have numbers: the term was closed before its turn, or while it waited.
+    /// Nothing was taken of it. The next leader has its numbers.
+    #[error("the key is left to the next leader")]
+    LeftToNextLeader,
     /// The caller's deadline passed before the numbers were there.
     #[error("the deadline passed")]
     DeadlineExceeded,
-    /// Keys of the message would have to wait, and may not.
-    #[error("no more keys may wait")]
-    MayNotWait,
     /// Too few are left under the namespace's `max`.
     #[error("only {left} numbers are left below the namespace's max")]
     Exhausted {
@@ -121,6 +121,21 @@ impl From<Why> for Unserved {
     }
 }
 
+/// The outcome of a call for many keys that was not served.
+#[derive(Debug)]
+pub enum ManyUnserved<R> {
+    /// Keys would have to wait. The code that made the call says that they may not, and with `R` why.
+    MayNotWait(R),
+    /// The term has another reason.
+    Why(Why),
+}
+
+impl<R> From<Why> for ManyUnserved<R> {
+    fn from(why: Why) -> Self {
+        ManyUnserved::Why(why)
+    }
+}
+
 /// The answer to a message that asks for numbers of many keys.
 #[derive(Debug)]
 pub struct ManyNumbers {
@@ -212,7 +227,7 @@ mod tests {
         assert_eq!(many.note(2, Ok(range), 3), 3);
         for (place, why) in [
             (4, Why::Exhausted { left: 5 }),
-            (0, Why::NotLeading),
+            (0, Why::LeftToNextLeader),
             (1, Why::Exhausted { left: 2 }),
             (3, Why::OverKeysMax { keys_max: 9 }),
         ] {
@@ -222,7 +237,7 @@ mod tests {
         assert_eq!((&many.firsts[..], many.refused()), (&[0, 0, 7, 0, 0, 0][..], 4));
         let exhausted = many.take_out(|why| matches!(why, Why::Exhausted { .. })).unwrap();
         assert_eq!(exhausted.places, [(1, 2), (4, 5)]);
-        let late = many.take_out(|why| *why == Why::NotLeading).unwrap();
+        let late = many.take_out(|why| *why == Why::LeftToNextLeader).unwrap();
         assert_eq!(late.places, [(0, 0)]);
         let over = RefusedPlaces { why: Why::OverKeysMax { keys_max: 9 }, places: vec![(3, 0)] };
         assert_eq!(many.refused, [over]);

@@ -167,7 +167,7 @@ impl Term {
     /// Hands out the next `count` (at least 1) numbers of a key.
     ///
     /// # Errors
-    /// [`Why::NotLeading`] if the term is over, or is closed while the call waits, or the fence fails,
+    /// [`Why::AskLeader`] if the term is over, or is closed while the call waits, or the fence fails,
     /// [`Why::Exhausted`] if too few numbers are left, [`Why::OverKeysMax`] for a key beyond `keys_max`,
     /// [`Why::MemoryFull`] for a new key without room, [`Why::LowDisk`] for one that never had a number while disks are low,
     /// [`Why::DeadlineExceeded`] if a bump took too long. Numbers that were taken before the fence failed are lost, and
@@ -220,26 +220,20 @@ impl Term {
     /// Closes the term for good. Waits for the calls that have taken their numbers, and for all that the term writes;
     /// no call takes any number afterwards.
     ///
-    /// # Errors
-    /// [`Why::NotLeading`] if the term was closed already, or is lost, also meanwhile.
-    pub async fn close(&self) -> Result<(), Why> {
-        let lost = |_| Why::NotLeading;
+    /// `None` if the term was closed already, or is lost, also meanwhile.
+    pub async fn close(&self) -> Option<()> {
         let gate = self.memory.gate();
         if !gate.advance(TermStage::Closing) {
-            return Err(Why::NotLeading);
+            return None;
         }
         gate.emptied().await;
         // A bump under way would raise a ceiling again after it was lowered or handed off to a successor.
         let (done, finished) = oneshot::channel();
-        let finish = self.bumper.send(Request::Finish(done));
-        finish.map_err(|_| Why::NotLeading)?;
-        finished.await.map_err(lost)?;
+        self.bumper.send(Request::Finish(done)).ok()?;
+        finished.await.ok()?;
         // So would an entry that checkpoints sections. One that releases sections would come too late.
         self.memory.background_ended().await;
-        match gate.advance(TermStage::Closed) {
-            true => Ok(()),
-            false => Err(Why::NotLeading),
-        }
+        gate.advance(TermStage::Closed).then_some(())
     }
 
     /// Lets no further call in. Does not wait for the calls inside, so the term does not count as closed.
@@ -304,9 +298,9 @@ impl Term {
     /// Enters the gate, unless numbers that are taken now would surely be wasted.
     pub(super) fn enter(&self) -> Result<Inside<'_>, Why> {
         if self.fence.surely_fails() {
-            return Err(Why::NotLeading);
+            return Err(Why::AskLeader);
         }
-        self.memory.gate().enter().ok_or(Why::NotLeading)
+        self.memory.gate().enter().ok_or(Why::AskLeader)
     }
 
     /// Takes numbers from memory, or queues up for them there. Asks for a bump if one is needed.
@@ -345,11 +339,11 @@ impl Term {
     async fn in_time<T>(&self, later: oneshot::Receiver<T>, deadline: Instant) -> Result<T, Why> {
         let brought = tokio::select! {
             biased;
-            brought = later => brought.map_err(|_dropped| Why::NotLeading),
-            () = self.memory.gate().closed_for(STAY_MAX) => Err(Why::NotLeading),
+            brought = later => brought.map_err(|_dropped| Why::AskLeader),
+            () = self.memory.gate().closed_for(STAY_MAX) => Err(Why::AskLeader),
             () = tokio::time::sleep_until(deadline) => Err(match self.fence.hears_majority() {
                 true => Why::DeadlineExceeded,
-                false => Why::NotLeading,
+                false => Why::AskLeader,
             }),
         };
         laps::lap_of_entry(|| self.memory.last_entry());
@@ -368,7 +362,7 @@ impl Term {
         } else {
             self.memory.set_metrics().fence_failures.inc();
             self.memory.lose(namespace, LostBy::Fence, held.release());
-            Err(Why::NotLeading)
+            Err(Why::AskLeader)
         }
     }
 

@@ -1,7 +1,8 @@
 //! The check of a caller: whether what it asks for is granted to it.
 //!
 //! `principal.rs` says who asks, and `guarded.rs` what a request needs. `wire.rs` reads and writes principals in messages.
-//! `token_questions.rs` bounds how often the leader is asked about tokens, `quotas.rs` and `spending.rs` what a caller takes.
+//! `token_questions.rs` bounds how often the leader is asked about tokens. `spending.rs` bounds what a caller takes, by the
+//! counts in `quotas.rs`: `used_quota.rs` is the used part of one, and `lost_numbers.rs` counts what is lost with a call.
 //! `audit.rs` tells the log who did what, and `open.rs` says what strangers reach.
 //!
 //! A request says what its caller needs ([`Guarded`]), as `proto` has it. Every way into the node checks that before anything
@@ -12,11 +13,13 @@
 
 mod audit;
 mod guarded;
+mod lost_numbers;
 mod open;
 mod principal;
 mod quotas;
 mod spending;
 mod token_questions;
+mod used_quota;
 mod wire;
 
 pub use self::{
@@ -28,11 +31,11 @@ pub use self::{
 };
 pub(super) use self::{
     audit::{Note, Subject},
+    lost_numbers::LostNumbers,
     open::{
         check_founding, check_granting, check_joining, check_peer_addresses, check_peer_port,
         check_start, is_open_to_strangers, warn_of_what_is_open, what_is_open,
     },
-    quotas::LostNumbers,
     wire::{
         all_to_wire, in_order, invalid, read_grants, read_hash, read_key, read_quotas, to_wire,
     },

@@ -342,7 +342,7 @@ impl Handovers {
     pub(super) async fn close_in_time(&self, term: &Term) -> bool {
         let limit = Duration::from_millis(self.config.shutdown_timeout_ms);
         match tokio::time::timeout(limit, term.close()).await {
-            Ok(closed) => closed.is_ok(),
+            Ok(closed) => closed.is_some(),
             Err(_) => {
                 // Numbers are skipped, as after a crash; none is repeated.
                 tracing::warn!(

@@ -1,7 +1,8 @@
 //! Serving a request: from this node's memory if it leads, from the leader's if it does not.
 //!
-//! `checked_request.rs` is a request that was checked. `sequence_request.rs` says how each kind is checked and
-//! answered, with `floors.rs` for those that raise floors. `lost.rs` counts numbers in replies that nobody hears.
+//! `checked_request.rs` is a request that was checked. `sequence_request.rs` is the trait of all requests, which `next.rs`,
+//! `next_many.rs`, `current.rs` and `floors.rs` implement: they say how each kind is checked and answered. `forwarded.rs` makes
+//! the message to the leader of a request, and `lost.rs` counts numbers in replies that nobody hears.
 //!
 //! A request that this node answers at once costs nothing but its numbers. One that has to wait is counted
 //! in [`super::RequestMemory`] from then on.
@@ -12,8 +13,12 @@
 //! for its id.
 
 pub(super) mod checked_request;
+mod current;
 mod floors;
+pub(super) mod forwarded;
 mod lost;
+mod next;
+mod next_many;
 pub(super) mod sequence_request;
 
 use std::{pin::pin, sync::Arc, time::Duration};
@@ -23,7 +28,8 @@ use tokio::time::Instant;
 
 use self::{
     checked_request::CheckedRequest,
-    sequence_request::{Limits, SequenceRequest, count_max, forwarded},
+    forwarded::forwarded,
+    sequence_request::{Limits, SequenceRequest, count_max},
 };
 use super::{
     Config,

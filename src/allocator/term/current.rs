@@ -28,7 +28,7 @@ impl Term {
     /// fence. `key` says which key is at a place.
     ///
     /// # Errors
-    /// [`Why::NotLeading`] if the term is over, also meanwhile, or the fence fails, [`Why::DeadlineExceeded`] if reading the
+    /// [`Why::AskLeader`] if the term is over, also meanwhile, or the fence fails, [`Why::DeadlineExceeded`] if reading the
     /// table took too long, [`Why::Unreadable`] if it cannot be read.
     pub async fn current_many<'k>(
         &self, namespace: &Namespace, keys: usize, key: impl Fn(usize) -> Key<'k>,
@@ -48,7 +48,7 @@ impl Term {
                 tokio::task::yield_now().await;
                 laps::lap(Phase::Queue);
                 if gate.is_closed() {
-                    return Err(Why::NotLeading);
+                    return Err(Why::AskLeader);
                 }
             }
         }
@@ -58,7 +58,7 @@ impl Term {
             let sections = places.iter().map(|place| namespace.section_of(key(*place)));
             let floors = tokio::select! {
                 biased;
-                () = gate.closed() => return Err(Why::NotLeading),
+                () = gate.closed() => return Err(Why::AskLeader),
                 floors = self.floors_in_table(namespace, sections.collect(), deadline) => floors?,
             };
             for (place, floor) in places.iter().zip(floors) {
@@ -71,7 +71,7 @@ impl Term {
         // before their records do.
         let is_gone = || (self.group.view.namespaces().by_id(namespace.id)).is_none();
         if !unknown.is_empty() && (gate.is_closed() || is_gone()) {
-            return Err(Why::NotLeading);
+            return Err(Why::AskLeader);
         }
         self.pass_fence_with_nothing(namespace, deadline).await?;
         // A ceiling may lie above all numbers that could be handed out.

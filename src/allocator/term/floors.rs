@@ -11,7 +11,7 @@ use crate::{
     allocator::{
         floor::{FloorOf, Raised},
         memory::KEYS_AT_ONCE,
-        outcome::Unserved,
+        outcome::{ManyUnserved, Unserved},
         section::pending::{RaiseAnswer, RaiseNewAnswer, RaisedLater},
     },
     laps::{self, Phase},
@@ -97,23 +97,24 @@ impl Term {
     /// `may_wait` is asked as in [`Term::next_many`].
     ///
     /// # Errors
-    /// As [`Term::raise`], for all together, and [`Why::MayNotWait`].
-    pub async fn raise_many<'k>(
+    /// As [`Term::raise`], for all together, and [`ManyUnserved::MayNotWait`]; with how many of the floors, from the first
+    /// one on, may be raised all the same.
+    pub async fn raise_many<'k, R>(
         &self, namespace: &Namespace, floors: (FloorOf, usize),
-        ask: impl Fn(usize) -> (Key<'k>, u64), may_wait: impl FnMut(usize) -> bool,
+        ask: impl Fn(usize) -> (Key<'k>, u64), may_wait: impl FnMut(usize) -> Result<(), R>,
         deadline: Instant,
-    ) -> Result<Vec<u64>, Unserved> {
+    ) -> Result<Vec<u64>, (ManyUnserved<R>, usize)> {
         let mut begun = 0;
         let raised = self.raise_each(namespace, floors, ask, may_wait, deadline, &mut begun).await;
-        raised.map_err(|why| Unserved { why, may_be_done: begun })
+        raised.map_err(|unserved| (unserved, begun))
     }
 
     /// As [`Term::raise_many`]. The first `begun` of the floors may be raised in any case.
-    async fn raise_each<'k>(
+    async fn raise_each<'k, R>(
         &self, namespace: &Namespace, (of, count): (FloorOf, usize),
-        ask: impl Fn(usize) -> (Key<'k>, u64), mut may_wait: impl FnMut(usize) -> bool,
+        ask: impl Fn(usize) -> (Key<'k>, u64), mut may_wait: impl FnMut(usize) -> Result<(), R>,
         deadline: Instant, begun: &mut usize,
-    ) -> Result<Vec<u64>, Why> {
+    ) -> Result<Vec<u64>, ManyUnserved<R>> {
         let _inside = self.enter()?;
         let mut floors = vec![0; count];
         let (mut waiting, mut work, mut told) = (Vec::new(), 0, 0);
@@ -135,32 +136,28 @@ impl Term {
             };
             if work >= KEYS_AT_ONCE {
                 work = 0;
-                if !may_wait(waiting.len() - told) {
-                    return Err(Why::MayNotWait);
-                }
+                may_wait(waiting.len() - told).map_err(ManyUnserved::MayNotWait)?;
                 told = waiting.len();
                 tokio::task::yield_now().await;
                 laps::lap(Phase::Queue);
                 // A caller that asks again raises the rest.
                 if self.memory.gate().is_closed() {
-                    return Err(Why::NotLeading);
+                    return Err(Why::AskLeader.into());
                 }
             }
         }
-        if !may_wait(waiting.len() - told) {
-            return Err(Why::MayNotWait);
-        }
+        may_wait(waiting.len() - told).map_err(ManyUnserved::MayNotWait)?;
         for (place, later) in waiting {
             match Box::pin(self.raised_later(later, deadline)).await {
                 Ok(raised) => floors[place] = within_numbers(raised, namespace).floor,
                 // There is no room for these either.
                 Err(Why::DeadlineExceeded) if full.is_some() => break,
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             }
         }
         // Not before the others are raised: who asks again gets further.
         if let Some(full) = full {
-            return Err(full);
+            return Err(full.into());
         }
         // Not earlier, as in `next`.
         self.pass_fence_with_nothing(namespace, deadline).await?;

@@ -162,7 +162,7 @@ impl GaplessEntry {
     fn refuse(self) {
         for call in self.calls {
             // The caller may have gone.
-            let _ = call.reply.send(Err(Why::NotLeading.into()));
+            let _ = call.reply.send(Err(Why::AskLeader.into()));
         }
     }
 }
@@ -172,7 +172,7 @@ fn refuse_waiting(calls: &mut mpsc::UnboundedReceiver<TakeCall>) {
     calls.close();
     while let Ok(call) = calls.try_recv() {
         // The caller may have gone.
-        let _ = call.reply.send(Err(Why::NotLeading.into()));
+        let _ = call.reply.send(Err(Why::AskLeader.into()));
     }
 }
 
@@ -271,7 +271,7 @@ impl Taker {
         for (reply, part) in calls.into_iter().zip(parts) {
             let may_be_done = if may_be_taken { part.takes.len() } else { 0 };
             // The caller may have gone.
-            let _ = reply.send(Err(Unserved { why: Why::NotLeading, may_be_done }));
+            let _ = reply.send(Err(Unserved { why: Why::AskLeader, may_be_done }));
         }
         Err(why)
     }
@@ -289,7 +289,7 @@ impl Taker {
                     .collect());
             }
             // A caller that asks again is told that it does not exist.
-            PartTaken::NoNamespace => return Err(Why::NotLeading.into()),
+            PartTaken::NoNamespace => return Err(Why::AskLeader.into()),
             PartTaken::Reused(used) => return Err(Why::Reused(used.map(used_id)).into()),
             PartTaken::IdsFull(full) => return Err(Why::IdsFull(Box::new(full)).into()),
             PartTaken::Expired { made_ms, clock_ms } => {
@@ -337,7 +337,7 @@ impl Taker {
         let mut records = std::collections::BTreeMap::new();
         let namespaces = self.group.view.namespaces();
         let mut guess = |part: &MessagePart| {
-            let namespace = namespaces.by_id(part.namespace).ok_or(Why::NotLeading)?;
+            let namespace = namespaces.by_id(part.namespace).ok_or(Why::AskLeader)?;
             let counts = self.memory.counts(namespace).shared();
             let progression = namespace.config.progression();
             let taken = part.takes.iter().map(|take| {

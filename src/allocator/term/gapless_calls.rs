@@ -31,7 +31,7 @@ impl Term {
     /// numbers of its first try.
     ///
     /// # Errors
-    /// [`Why::NotLeading`] if the term is over, [`Why::DeadlineExceeded`] if the entry took too long, [`Why::Exhausted`] if
+    /// [`Why::AskLeader`] if the term is over, [`Why::DeadlineExceeded`] if the entry took too long, [`Why::Exhausted`] if
     /// too few numbers are left, [`Why::OverKeysMax`] for a key beyond `keys_max`, [`Why::Reused`], [`Why::IdsFull`] and
     /// [`Why::IdExpired`] for the request id. If it is not known whether the numbers were taken, it may be done.
     pub async fn next_gapless(
@@ -42,7 +42,7 @@ impl Term {
         let takes = vec![Take { section: namespace.section_of(key).key, count }];
         let part = message_part(namespace, id, 0, takes);
         let mut given = self.take_gapless(part, deadline).await?;
-        let given = given.pop().ok_or(Unserved { why: Why::NotLeading, may_be_done: 1 })?;
+        let given = given.pop().ok_or(Unserved { why: Why::AskLeader, may_be_done: 1 })?;
         let (taken, numbers) = given.accept_counted();
         let range = taken?;
         self.counts(namespace).hand_out(numbers, 1);
@@ -54,7 +54,7 @@ impl Term {
     /// count. If the message has an `id`, each part of it that an earlier try took is answered as then.
     ///
     /// A handover waits for what was proposed. If the term ends meanwhile, a message without an id gets none of the keys whose
-    /// turn is still to come, with [`Why::NotLeading`]: what the others were given would be a gap if nobody got it.
+    /// turn is still to come, with [`Why::LeftToNextLeader`]: what the others were given would be a gap if nobody got it.
     ///
     /// # Errors
     /// As [`Term::next_gapless`], for all keys together, but for the keys that [`ManyNumbers`] names. Keys that were given
@@ -81,10 +81,10 @@ impl Term {
             let given = match self.take_part(part, place > 0, deadline).await {
                 Ok(given) => given,
                 // Nothing was taken of it. With an id, the next leader answers the parts before alike, and takes the others.
-                Err(Unserved { why: Why::NotLeading, may_be_done: 0 })
+                Err(Unserved { why: Why::AskLeader, may_be_done: 0 })
                     if place > 0 && id.is_none() =>
                 {
-                    (place..keys).for_each(|place| answer.refuse(place, Why::NotLeading));
+                    (place..keys).for_each(|place| answer.refuse(place, Why::LeftToNextLeader));
                     break;
                 }
                 Err(Unserved { why, may_be_done }) => {
@@ -92,7 +92,7 @@ impl Term {
                         Why::DeadlineExceeded => why,
                         // The parts before were taken. The id may also name an older message, whose first part is forgotten
                         // already: the rest will be soon. The next leader knows.
-                        _ if place > 0 => Why::NotLeading,
+                        _ if place > 0 => Why::AskLeader,
                         _ => why,
                     };
                     return Err(Unserved { why, may_be_done: place + may_be_done });
@@ -127,7 +127,7 @@ impl Term {
                 () = sleep_until(deadline.min(Instant::now() + ROOM_PAUSE)) => {
                     laps::lap(Phase::Queue);
                 }
-                () = self.memory.gate().closed() => return Err(Why::NotLeading.into()),
+                () = self.memory.gate().closed() => return Err(Why::AskLeader.into()),
             }
         }
     }
@@ -138,13 +138,13 @@ impl Term {
     ) -> Result<Vec<Delivery>, Unserved> {
         let (reply, answer) = oneshot::channel();
         let may_be_done = part.takes.len();
-        self.gapless().send(TakeCall { part, reply }).map_err(|_| Why::NotLeading)?;
+        self.gapless().send(TakeCall { part, reply }).map_err(|_| Why::AskLeader)?;
         let given = tokio::time::timeout_at(deadline, answer).await;
         laps::lap_of_entry(|| self.memory.last_entry());
         match given {
             Ok(Ok(given)) => given,
             // The task has ended without a word: what it did is not known.
-            Ok(Err(_)) => Err(Unserved { why: Why::NotLeading, may_be_done }),
+            Ok(Err(_)) => Err(Unserved { why: Why::AskLeader, may_be_done }),
             Err(_) => Err(Unserved { why: Why::DeadlineExceeded, may_be_done }),
         }
     }

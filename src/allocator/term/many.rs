@@ -12,7 +12,7 @@ use crate::{
     allocator::{
         held_numbers::{Delivery, HeldNumbers},
         memory::{KEYS_AT_ONCE, KeyBatch},
-        outcome::{ManyNumbers, RefusedPlaces},
+        outcome::{ManyNumbers, ManyUnserved, RefusedPlaces},
         section::pending::TakeAnswer,
     },
     laps::{self, Phase},
@@ -27,18 +27,18 @@ impl Term {
     /// places.
     ///
     /// Up to [`KEYS_AT_ONCE`] keys are taken at once. After each such slice others get their turn.
-    /// `may_wait` is told how many of them wait, before more are taken; the call ends if it answers that they may not.
+    /// `may_wait` is told how many of them wait, before more are taken. If it fails, they may not, and the call ends.
     ///
     /// If the term is closed meanwhile, the call leaves with what it has, so that a handover skips none of it: the keys whose
-    /// turn is still to come, and those that wait for too long, get none, with [`Why::NotLeading`].
+    /// turn is still to come, and those that wait for too long, get none, with [`Why::LeftToNextLeader`].
     ///
     /// # Errors
     /// As [`Term::next`], for all keys together, but for the keys that [`ManyNumbers`] names with what they are refused for;
-    /// and [`Why::MayNotWait`]. Numbers that were taken for some of the keys are then lost, and counted.
-    pub async fn next_many<'k>(
+    /// and [`ManyUnserved::MayNotWait`]. Numbers that were taken for some of the keys are then lost, and counted.
+    pub async fn next_many<'k, R>(
         &self, namespace: &Namespace, keys: usize, ask: impl Fn(usize) -> (Key<'k>, u64),
-        mut may_wait: impl FnMut(usize) -> bool, deadline: Instant,
-    ) -> Result<ManyNumbers, Why> {
+        mut may_wait: impl FnMut(usize) -> Result<(), R>, deadline: Instant,
+    ) -> Result<ManyNumbers, ManyUnserved<R>> {
         assert!(!namespace.config.gapless, "a chunk would leave a gap");
         // The message stays inside the gate while some of its keys wait: the numbers that its other keys
         // took must be answered, or known to be lost, before a handover tells what was used.
@@ -66,7 +66,7 @@ impl Term {
                 tokio::task::yield_now().await;
                 laps::lap(Phase::Queue);
                 if self.memory.gate().is_closed() {
-                    (from..keys).for_each(|place| answer.refuse(place, Why::NotLeading));
+                    (from..keys).for_each(|place| answer.refuse(place, Why::LeftToNextLeader));
                     break;
                 }
             }
@@ -79,21 +79,19 @@ impl Term {
             for need in self.memory.take_many(&asked, places, note) {
                 self.ask_for(need);
             }
-            if !may_wait(waiting.len() - before) {
-                return Err(Why::MayNotWait);
-            }
+            may_wait(waiting.len() - before).map_err(ManyUnserved::MayNotWait)?;
         }
         if !waiting.is_empty()
             && let Err(error) = self.wait_for_all(waiting, &mut answer, &mut held, deadline).await
         {
             self.memory.lose(namespace, error.lost_by(), held.release());
-            return Err(error);
+            return Err(error.into());
         }
-        if let Some(late) = answer.take_out(|why| *why == Why::NotLeading) {
+        if let Some(late) = answer.take_out(|why| *why == Why::LeftToNextLeader) {
             let dropped = held.split(drop_disordered(&mut answer, late, &asked.ask));
             self.memory.lose(namespace, LostBy::Fence, dropped);
             if held.is_empty() {
-                return Err(Why::NotLeading);
+                return Err(Why::AskLeader.into());
             }
         }
         answer.sort();
@@ -130,16 +128,16 @@ impl Term {
             return Ok(());
         };
         let is_handover = self.memory.gate().is_closed() && !self.lease.is_void();
-        answer.refuse(place, Why::NotLeading);
+        answer.refuse(place, Why::LeftToNextLeader);
         // From behind: of two places of one key the first one was served first.
         for (place, count, mut later) in left.rev() {
             match later.try_recv() {
                 Ok(delivery) => held.add(answer.note(place, delivery.accept(), count)),
-                Err(_) => answer.refuse(place, Why::NotLeading),
+                Err(_) => answer.refuse(place, Why::LeftToNextLeader),
             }
         }
         match error {
-            Why::NotLeading if is_handover => Ok(()),
+            Why::AskLeader if is_handover => Ok(()),
             error => Err(error),
         }
     }
@@ -161,7 +159,7 @@ fn drop_disordered<'k>(
         let has_numbers = answer.firsts[place] > 0;
         if late.contains(&place) || has_numbers && late_keys.contains(&key) {
             late_keys.insert(key);
-            answer.refuse(place, Why::NotLeading);
+            answer.refuse(place, Why::LeftToNextLeader);
             answer.firsts[place] = 0;
             dropped += if has_numbers { count } else { 0 };
         }
@@ -182,12 +180,12 @@ mod tests {
         answer.firsts = vec![1, 1, 0, 6, 3, 14, 0, 0];
         answer.refuse(7, Why::Exhausted { left: 3 });
         let late_at = |places: &[usize]| RefusedPlaces {
-            why: Why::NotLeading,
+            why: Why::LeftToNextLeader,
             places: places.iter().map(|place| (*place, 0)).collect(),
         };
         assert_eq!(drop_disordered(&mut answer, late_at(&[6, 2]), ask), 8 + 32);
         assert_eq!(answer.firsts, [1, 1, 0, 0, 3, 0, 0, 0]);
-        let late = answer.take_out(|why| *why == Why::NotLeading).expect("late keys");
+        let late = answer.take_out(|why| *why == Why::LeftToNextLeader).expect("late keys");
         assert_eq!(late, late_at(&[2, 3, 5, 6]));
         let exhausted = RefusedPlaces { why: Why::Exhausted { left: 3 }, places: vec![(7, 3)] };
         assert_eq!(answer.refused, [exhausted]);

@@ -42,7 +42,8 @@ impl Access {
     ) -> Result<Option<LostNumbers>, Refusal> {
         let mut uses = self.quota_uses(by, wanted);
         self.count_call_of(&mut uses, by, wanted)?;
-        self.quotas.begin_taking(uses).map_err(|full| self.used_up(by, &full))
+        self.quotas.check_lost(&mut uses).map_err(|full| self.used_up(by, &full))?;
+        Ok(LostNumbers::of_call(&self.quotas, uses))
     }
 
     /// Counts numbers, or ids, of a namespace that this node is asked for.
@@ -63,7 +64,7 @@ impl Access {
     pub(in crate::node) fn lost_numbers(
         &self, by: &Principal, namespace: &str,
     ) -> Option<LostNumbers> {
-        self.quotas.counting(self.quota_uses_on(by, namespace))
+        LostNumbers::of_call(&self.quotas, self.quota_uses_on(by, namespace))
     }
 
     /// The uses of quotas that a caller has on the namespace on which it wants something, if it has any.

@@ -4,7 +4,7 @@
 
 use tokio::time::Instant;
 
-use super::sequence_request::{Limits, SequenceRequest, of_namespace};
+use super::sequence_request::{Limits, SequenceRequest, bytes_of_many, of_namespace};
 use crate::{
     allocator::{FloorOf, SECTION_COUNTS, Term, WAITING_KEY_BYTES},
     node::{
@@ -14,26 +14,19 @@ use crate::{
             checks::check_kind,
             keys::{Keys, heap_bytes, key_of},
             refused::failed,
-            waiting_keys::WaitingKeys,
+            waiting_keys::{WaitingKeys, no_answer},
         },
         way::attempt::Attempt,
     },
     proto::{
         Refusal, refusal, refuse,
         v1::{
-            CurrentManyRequest, CurrentManyResponse, RaiseManyRequest, RaiseManyResponse,
-            RaiseRequest, RaiseResponse, RaiseSectionsRequest, Route,
+            RaiseManyRequest, RaiseManyResponse, RaiseRequest, RaiseResponse, RaiseSectionsRequest,
+            Route,
         },
     },
     sequence::{Key, MessageId, Namespace},
 };
-
-/// How many bytes a message of many keys holds while it waits, with the copy that is forwarded.
-fn bytes_of_many<R>(namespace: &str, keys: Keys<'_>) -> usize {
-    // The floors that are asked for, or the keys that are looked up in the table, and the answers.
-    let each = 2 * size_of::<u64>();
-    2 * (size_of::<R>() + namespace.len() + keys.bytes()) + keys.len() * each
-}
 
 /// Refuses a gapless namespace: a floor passes over numbers.
 fn check_gaps(namespace: &Namespace) -> Result<(), Refusal> {
@@ -183,7 +176,7 @@ impl Floors<'_> {
         let (floors, may_wait) = ((self.of, self.keys.len()), |keys| waiting.add(keys));
         let raised = term.raise_many(namespace, floors, ask, may_wait, deadline).await;
         let failed = |why| failed(why, namespace, term, 0);
-        let floors = raised.map_err(|why| waiting.no_answer(why, failed))?;
+        let floors = raised.map_err(|(why, may_be)| no_answer(why, may_be, failed))?;
         Ok(RaiseManyResponse { floors, route: None })
     }
 }
@@ -239,41 +232,4 @@ macro_rules! raise_many {
 raise_many! {
     RaiseManyRequest, Key, |self| &self.names;
     RaiseSectionsRequest, Section, |self| &[];
-}
-
-impl SequenceRequest for CurrentManyRequest {
-    of_namespace!();
-
-    fn numbers(&self) -> u64 {
-        0
-    }
-
-    fn check(&self) -> Result<Option<MessageId>, Refusal> {
-        Keys::checked(&self.ids, &self.names).map(|_| None)
-    }
-
-    fn only_reads(&self) -> bool {
-        true
-    }
-
-    fn keys(&self) -> usize {
-        Keys::of(&self.ids, &self.names).len()
-    }
-
-    fn bytes(&self) -> usize {
-        bytes_of_many::<Self>(&self.namespace, Keys::of(&self.ids, &self.names))
-    }
-
-    async fn answer(
-        &self, _: Option<&MessageId>, term: &Term, namespace: &Namespace, _: Limits<'_>,
-        deadline: Instant,
-    ) -> Attempt<CurrentManyResponse> {
-        let keys = Keys::of(&self.ids, &self.names);
-        // All are of one kind.
-        check_kind(namespace, keys.at(0))?;
-        let key = |place: usize| keys.at(place);
-        let read = term.current_many(namespace, keys.len(), key, deadline);
-        let last = read.await.map_err(|why| failed(why, namespace, term, 0))?;
-        Ok(CurrentManyResponse { last, route: None })
-    }
 }

@@ -1,43 +1,21 @@
-//! Requests of sequences: a trait for them all, and its implementations for `Next`, `NextMany` and `Current`. `floors.rs` has
-//! the others. A request is a message of the public API, and so is its answer.
+//! A request of a sequence: what each kind of them says of itself, and how it is answered out of a term's memory. A request is
+//! a message of the public API, and so is its answer.
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use prost::Message;
 use tokio::time::Instant;
 
-use super::lost::LostAnswer;
 use crate::{
-    allocator::{RefusedPlaces, Term, WAITING_KEY_BYTES, Why},
-    metrics::NamespaceCounts,
+    allocator::Term,
     node::{
-        Config,
-        access::{Guarded, LostNumbers},
-        members::KnownRoute,
-        request_memory::RequestMemory,
-        requests::{
-            checks::{check_count, check_count_of, check_kind},
-            keys::{Keys, heap_bytes, key_of},
-            late_keys::{add_late, late},
-            refused::{failed, failed_under},
-            refused_keys::{many_ranges, refused, within_count_max},
-            request_id::{check_id, message_id},
-            waiting_keys::WaitingKeys,
-        },
-        settings::COUNT_MAX_MAX,
-        way::{attempt::Attempt, forward::LostWithReply},
+        Config, access::Guarded, members::KnownRoute, request_memory::RequestMemory,
+        requests::keys::Keys, settings::COUNT_MAX_MAX, way::attempt::Attempt,
     },
     proto::{
         Operation, Refusal,
-        peer::{Asker, ForwardRequest},
-        refuse,
-        v1::{
-            CurrentRequest, CurrentResponse, Failure, NextManyRequest, NextManyResponse,
-            NextRequest, NextResponse, Reason, Route,
-        },
+        v1::{Reason, Route},
     },
-    sequence::{MessageId, Namespace, NamespaceId},
+    sequence::{MessageId, Namespace},
 };
 
 /// The limits of a request at the node that leads.
@@ -176,266 +154,20 @@ macro_rules! of_namespace {
 }
 pub(in crate::node) use of_namespace;
 
-/// How many numbers a message for one key asks for.
-fn count_of(message: &NextRequest) -> u64 {
-    message.count.unwrap_or(1)
-}
-
-impl SequenceRequest for NextRequest {
-    of_namespace!();
-
-    fn check(&self) -> Result<Option<MessageId>, Refusal> {
-        key_of(&self.key)?;
-        message_id(self.request_id.as_deref(), self.retry_window_ms, self.made_ms)
-    }
-
-    fn check_counts(&self, most: u64) -> Result<(), Refusal> {
-        check_count(count_of(self), most)
-    }
-
-    fn numbers(&self) -> u64 {
-        count_of(self)
-    }
-
-    fn bytes(&self) -> usize {
-        let id = bytes_of(self.request_id.as_deref());
-        let others = self.namespace.len() + heap_bytes(&self.key) + id;
-        2 * (size_of::<Self>() + others) + WAITING_KEY_BYTES
-    }
-
-    async fn answer(
-        &self, id: Option<&MessageId>, term: &Term, namespace: &Namespace, limits: Limits<'_>,
-        deadline: Instant,
-    ) -> Attempt<NextResponse> {
-        let (key, count) = (key_of(&self.key)?, count_of(self));
-        check_kind(namespace, key)?;
-        check_id(namespace, id.is_some())?;
-        if id.is_none() {
-            check_count_of(namespace, limits.config, count)?;
-        }
-        let range = match namespace.config.gapless {
-            false => (term.next(namespace, key, count, deadline).await)
-                .map_err(|why| failed(why, namespace, term, count))?,
-            // Boxed, like every rare path: the future of the common path stays small.
-            true => Box::pin(term.next_gapless(namespace, key, count, id, deadline))
-                .await
-                .map_err(|why| failed_under(id, why, namespace, term, count))?,
-        };
-        let (first, last, increment) = (range.first, range.last, range.increment);
-        Ok(NextResponse { first, last, increment, route: None })
-    }
-
-    fn counts_to_lose(&self) -> Option<Vec<u64>> {
-        self.request_id.is_none().then(|| vec![count_of(self)])
-    }
-
-    fn firsts(answer: &NextResponse) -> &[u64] {
-        std::slice::from_ref(&answer.first)
-    }
-}
-
-impl SequenceRequest for CurrentRequest {
-    of_namespace!();
-
-    fn numbers(&self) -> u64 {
-        0
-    }
-
-    fn check(&self) -> Result<Option<MessageId>, Refusal> {
-        key_of(&self.key).map(|_| None)
-    }
-
-    fn only_reads(&self) -> bool {
-        true
-    }
-
-    fn bytes(&self) -> usize {
-        2 * (size_of::<Self>() + self.namespace.len() + heap_bytes(&self.key))
-    }
-
-    async fn answer(
-        &self, _: Option<&MessageId>, term: &Term, namespace: &Namespace, _: Limits<'_>,
-        deadline: Instant,
-    ) -> Attempt<CurrentResponse> {
-        let key = key_of(&self.key)?;
-        check_kind(namespace, key)?;
-        let read = term.current(namespace, key, deadline).await;
-        let last = read.map_err(|why| failed(why, namespace, term, 0))?;
-        Ok(CurrentResponse { last, route: None })
-    }
-}
-
-/// The keys of a message that was checked.
-fn keys_of(message: &NextManyRequest) -> Keys<'_> {
-    Keys::of(&message.ids, &message.names)
-}
-
-impl SequenceRequest for NextManyRequest {
-    of_namespace!();
-
-    fn check(&self) -> Result<Option<MessageId>, Refusal> {
-        let keys = Keys::checked(&self.ids, &self.names)?.len();
-        let counted = self.counts.len();
-        if counted != 0 && counted != keys {
-            refuse!(
-                InvalidRequest,
-                "the message has {keys} keys and {counted} counts; give a count for each key, or none at \
-                 all for one number of each"
-            );
-        }
-        message_id(self.request_id.as_deref(), self.retry_window_ms, self.made_ms)
-    }
-
-    fn check_counts(&self, most: u64) -> Result<(), Refusal> {
-        self.counts.iter().try_for_each(|&count| check_count(count, most))
-    }
-
-    fn numbers(&self) -> u64 {
-        match self.counts.is_empty() {
-            true => self.keys() as u64,
-            false => self.counts.iter().sum(),
-        }
-    }
-
-    fn keys(&self) -> usize {
-        keys_of(self).len()
-    }
-
-    fn bytes(&self) -> usize {
-        let (counts, id) = (size_of_val(&self.counts[..]), bytes_of(self.request_id.as_deref()));
-        let others = self.namespace.len() + keys_of(self).bytes() + id;
-        // The counts wait for the reply as well.
-        2 * (size_of::<Self>() + others + counts) + counts
-    }
-
-    async fn answer(
-        &self, id: Option<&MessageId>, term: &Term, namespace: &Namespace, limits: Limits<'_>,
-        deadline: Instant,
-    ) -> Attempt<NextManyResponse> {
-        let all = keys_of(self);
-        // All are of one kind.
-        check_kind(namespace, all.at(0))?;
-        check_id(namespace, id.is_some())?;
-        if namespace.config.gapless {
-            return Box::pin(answer_gapless(self, id, term, namespace, limits, deadline)).await;
-        }
-        let count = |place| self.counts.get(place).copied().unwrap_or(1);
-        let (given, refused) = within_count_max(&self.counts, namespace, limits.config);
-        let at = |place: usize| given.as_ref().map_or(place, |given| given[place]);
-        let keys = given.as_ref().map_or(all.len(), Vec::len);
-        let ask = |place| (all.at(at(place)), count(at(place)));
-        let mut waiting = WaitingKeys::new(limits.memory, all);
-        let may_wait = |keys| waiting.add(keys);
-        let taken = term.next_many(namespace, keys, ask, may_wait, deadline).await;
-        let failed = |why| failed(why, namespace, term, self.numbers());
-        let taken = taken.map_err(|why| waiting.no_answer(why, failed))?;
-        Ok(many_ranges(namespace, term.term(), taken, all.len(), at, refused))
-    }
-
-    #[inline]
-    fn rest(&self, answer: &NextManyResponse) -> Option<NextManyRequest> {
-        match answer.refused.is_empty() {
-            true => None,
-            false => late(self, answer),
-        }
-    }
-
-    fn add_rest(&self, answer: &mut NextManyResponse, rest: Result<NextManyResponse, Refusal>) {
-        add_late(answer, rest);
-    }
-
-    fn refused_keys(answer: &NextManyResponse) -> Vec<(Reason, u64)> {
-        let exhausted = answer.exhausted.iter().map(|one| (&one.failure, &one.places));
-        let refused = answer.refused.iter().map(|one| (&one.failure, &one.places));
-        let keys = exhausted.chain(refused).map(|(failure, places)| {
-            let reason = failure.as_deref().map_or(Reason::Unspecified, Failure::reason);
-            (reason, places.len() as u64)
-        });
-        keys.collect()
-    }
-
-    fn numbers_in(&self, answer: &NextManyResponse) -> u64 {
-        numbers_of(&answer.firsts, &self.counts)
-    }
-
-    fn counts_to_lose(&self) -> Option<Vec<u64>> {
-        self.request_id.is_none().then(|| self.counts.clone())
-    }
-
-    fn firsts(answer: &NextManyResponse) -> &[u64] {
-        &answer.firsts
-    }
-}
-
-/// A request as it is forwarded to the leader, which is to compare the `namespace` with its own; and what is lost with the
-/// reply. `caller` names the address of a client, and `by` says who asks. The lost numbers are `counted`, and in `counts`.
-pub(in crate::node) fn forwarded<Q: SequenceRequest>(
-    request: &Q, namespace: Option<NamespaceId>, (caller, by): (Option<u64>, Option<Asker>),
-    (counted, counts): (Option<LostNumbers>, Arc<NamespaceCounts>),
-) -> (ForwardRequest, Box<dyn LostWithReply>) {
-    let forwarded = ForwardRequest {
-        method: Bytes::from_static(Q::METHOD.as_bytes()),
-        message: request.encode_to_vec().into(),
-        namespace_id: namespace.map(|id| id.0),
-        caller,
-        by,
-        ..ForwardRequest::default()
-    };
-    let lost = LostAnswer {
-        counts: request.counts_to_lose(),
-        numbers_of: numbers_of_answer::<Q>,
-        counted,
-        namespace: counts,
-    };
-    (forwarded, Box::new(lost))
-}
-
-fn numbers_of_answer<Q: SequenceRequest>(answer: &Bytes, counts: &[u64]) -> u64 {
-    // One that cannot be read says nothing.
-    Q::Answer::decode(answer.clone()).map_or(0, |answer| numbers_of(Q::firsts(&answer), counts))
-}
-
-/// How many numbers the keys have together whose first numbers are `firsts`, 0 for a key without any. Each has as many as
-/// `counts` says at its place, or one if there are no counts.
-fn numbers_of(firsts: &[u64], counts: &[u64]) -> u64 {
-    let given = firsts.iter().enumerate().filter(|(_, first)| **first > 0);
-    given.map(|(place, _)| counts.get(place).copied().unwrap_or(1)).sum()
-}
-
-/// As [`SequenceRequest::answer`], of a gapless namespace. The entry that takes the numbers refuses counts that are too
-/// large, unless an earlier try took them.
-async fn answer_gapless(
-    message: &NextManyRequest, id: Option<&MessageId>, term: &Term, namespace: &Namespace,
-    limits: Limits<'_>, deadline: Instant,
-) -> Attempt<NextManyResponse> {
-    let all = keys_of(message);
-    let ask = |place| (all.at(place), message.counts.get(place).copied().unwrap_or(1));
-    let too_large = |place| check_count_of(namespace, limits.config, ask(place).1).err();
-    let taken = term.next_many_gapless(namespace, all.len(), ask, id, deadline).await;
-    let mut taken =
-        taken.map_err(|why| failed_under(id, why, namespace, term, message.numbers()))?;
-    let mut refused_now = Vec::new();
-    if let Some(RefusedPlaces { why, places }) =
-        taken.take_out(|why| matches!(why, Why::TooLarge { .. }))
-    {
-        let (now, before): (Vec<_>, Vec<_>) =
-            places.into_iter().partition(|(place, _)| too_large(*place).is_some());
-        if let Some(why) = now.first().and_then(|(place, _)| too_large(*place)) {
-            refused_now.push(refused(now.iter().map(|(place, _)| *place), why));
-        }
-        if !before.is_empty() {
-            taken.refused.push(RefusedPlaces { why, places: before });
-        }
-    }
-    Ok(many_ranges(namespace, term.term(), taken, all.len(), |place| place, refused_now))
-}
-
 /// The most numbers of a key that a request may ask this node for. Numbers that were taken under an id are the answer to it,
 /// whatever the limit is now: the entry that takes the numbers checks that.
-pub(in crate::node) fn count_max(has_id: bool, config: &Config) -> u64 {
+pub(super) fn count_max(has_id: bool, config: &Config) -> u64 {
     if has_id { COUNT_MAX_MAX } else { config.count_max }
 }
 
-fn bytes_of(request_id: Option<&[u8]>) -> usize {
+/// How many bytes a request id has.
+pub(super) fn bytes_of(request_id: Option<&[u8]>) -> usize {
     request_id.map_or(0, <[u8]>::len)
+}
+
+/// How many bytes a message of many keys holds while it waits, with the copy that is forwarded.
+pub(super) fn bytes_of_many<R>(namespace: &str, keys: Keys<'_>) -> usize {
+    // The floors that are asked for, or the keys that are looked up in the table, and the answers.
+    let each = 2 * size_of::<u64>();
+    2 * (size_of::<R>() + namespace.len() + keys.bytes()) + keys.len() * each
 }

@@ -26,8 +26,7 @@ pub(in crate::node) fn failed(
 
 fn unanswered(unserved: Unserved, asked: Told<'_>) -> Unanswered {
     let Unserved { why, may_be_done } = unserved;
-    // The caller of the term knows why keys may not wait.
-    let is_elsewhere = matches!(why, Why::NotLeading | Why::MayNotWait);
+    let is_elsewhere = matches!(why, Why::AskLeader | Why::LeftToNextLeader);
     match may_be_done {
         0 if is_elsewhere => Unanswered::ELSEWHERE,
         0 => refusal_of(&why, asked).into(),
@@ -47,7 +46,7 @@ pub(in crate::node) fn failed_under(
     id: Option<&MessageId>, failed: Unserved, namespace: &Namespace, term: &Term, count: u64,
 ) -> Unanswered {
     match failed {
-        Unserved { why: Why::NotLeading, may_be_done: 1.. } if id.is_some() => {
+        Unserved { why: Why::AskLeader, may_be_done: 1.. } if id.is_some() => {
             Unanswered::MAY_BE_DONE
         }
         other => self::failed(other, namespace, term, count),
@@ -96,7 +95,9 @@ pub(super) struct Told<'a> {
 pub(super) fn refusal_of(why: &Why, Told { namespace, term, count }: Told<'_>) -> Refusal {
     let name = &namespace.config.name;
     match why {
-        Why::NotLeading | Why::MayNotWait => too_late(),
+        // No refusal: another node is asked (`unanswered`).
+        Why::AskLeader => refusal!(NoLeader, "{why}"),
+        Why::LeftToNextLeader => too_late(),
         Why::DeadlineExceeded => refusal!(
             DeadlineExceeded,
             "namespace {name:?}: the deadline passed while the ceiling was being raised, or read, in term {term}"
@@ -268,9 +269,9 @@ mod tests {
         let full = IdsFull { of_caller: false, held: 1, bytes_max: 1 };
         let used = UsedId { keys: 1, key: OwnedKey::Id(7), count: 1 };
         one_of_each! {
-            Why::NotLeading => Why::NotLeading,
+            Why::AskLeader => Why::AskLeader,
+            Why::LeftToNextLeader => Why::LeftToNextLeader,
             Why::DeadlineExceeded => Why::DeadlineExceeded,
-            Why::MayNotWait => Why::MayNotWait,
             Why::Exhausted { .. } => Why::Exhausted { left: 1 },
             Why::OverKeysMax { .. } => Why::OverKeysMax { keys_max: 1 },
             Why::MemoryFull { .. } => Why::MemoryFull { max_mb: 1 },

@@ -64,7 +64,7 @@ pub fn many_ranges(
                 }));
             }
             _ => others.push(RefusedKeys {
-                left_to_next_leader: why == Why::NotLeading,
+                left_to_next_leader: why == Why::LeftToNextLeader,
                 ..refused(at_places, refusal)
             }),
         }
@@ -100,7 +100,7 @@ mod tests {
         let taken = ManyNumbers {
             firsts: vec![0, 5, 0, 0],
             refused: vec![
-                of(Why::NotLeading, &[(0, 0)]),
+                of(Why::LeftToNextLeader, &[(0, 0)]),
                 of(Why::Exhausted { left: 3 }, &[(2, 3), (3, 1)]),
             ],
         };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::{keys::Keys, refused::partly_raised};
 use crate::{
-    allocator::{Unserved, WAITING_KEY_BYTES},
+    allocator::{ManyUnserved, Unserved, WAITING_KEY_BYTES},
     node::{
         request_memory::{RequestMemory, Reservation},
         way::attempt::Unanswered,
@@ -23,8 +23,8 @@ pub struct WaitingKeys<'a> {
     memory: &'a Arc<RequestMemory>,
     key_bytes: usize,
     bytes: usize,
-    /// The memory that is reserved for those that wait, or the refusal of it.
-    reserved: Option<Result<Reservation, Refusal>>,
+    /// The memory that is reserved for those that wait.
+    reserved: Option<Reservation>,
 }
 
 impl<'a> WaitingKeys<'a> {
@@ -38,26 +38,31 @@ impl<'a> WaitingKeys<'a> {
         WaitingKeys { memory, key_bytes: WAITING_KEY_BYTES + names, bytes: 0, reserved: None }
     }
 
-    /// Notes that `keys` more of them wait. False if they may not, as [`RequestMemory::reserve`] says.
-    pub fn add(&mut self, keys: usize) -> bool {
+    /// Notes that `keys` more of them wait.
+    ///
+    /// # Errors
+    /// As [`RequestMemory::reserve`]: they may not.
+    pub fn add(&mut self, keys: usize) -> Result<(), Refusal> {
         if keys == 0 {
-            return true;
+            return Ok(());
         }
         self.bytes += keys * self.key_bytes;
         // Released first: the new reservation contains the bytes of the old one.
-        self.reserved = None;
-        self.reserved.insert(self.memory.reserve(self.bytes)).is_ok()
+        drop(self.reserved.take());
+        self.reserved = Some(self.memory.reserve(self.bytes)?);
+        Ok(())
     }
+}
 
-    /// The outcome of a request that the term did not serve. `failed` says it, unless keys may not wait.
-    pub fn no_answer(
-        self, unserved: impl Into<Unserved>, failed: impl FnOnce(Unserved) -> Unanswered,
-    ) -> Unanswered {
-        let unserved = unserved.into();
-        match self.reserved {
-            Some(Err(refusal)) => partly_raised(refusal, unserved.may_be_done).into(),
-            Some(Ok(_)) | None => failed(unserved),
-        }
+/// The outcome of a request for many keys that the term did not serve. The first `may_be_done` of its floors may be raised all
+/// the same. `failed` says the outcome, unless keys may not wait.
+pub fn no_answer(
+    unserved: ManyUnserved<Refusal>, may_be_done: usize,
+    failed: impl FnOnce(Unserved) -> Unanswered,
+) -> Unanswered {
+    match unserved {
+        ManyUnserved::MayNotWait(refusal) => partly_raised(refusal, may_be_done).into(),
+        ManyUnserved::Why(why) => failed(Unserved { why, may_be_done }),
     }
 }
 

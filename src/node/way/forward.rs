@@ -333,7 +333,7 @@ mod tests {
         metrics::SkipCause,
         node::{
             access::LostNumbers,
-            numbers::sequence_request::{SequenceRequest, forwarded},
+            numbers::{forwarded::forwarded, sequence_request::SequenceRequest},
         },
         proto::v1::{NextManyRequest, NextManyResponse, NextRequest, NextResponse},
     };

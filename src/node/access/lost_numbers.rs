@@ -1,0 +1,115 @@
+//! The numbers that are lost with a call, counted while it is served, also if it is dropped before its end.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use super::quotas::{QuotaUse, Quotas};
+use crate::allocator::lost_on_this_thread;
+
+/// Counts the numbers that are lost with a call: they were taken for it, and nobody gets them.
+#[derive(Clone)]
+pub struct LostNumbers {
+    quotas: Arc<Quotas>,
+    uses: Vec<QuotaUse>,
+}
+
+impl LostNumbers {
+    /// That of a call; `None` if nothing limits the numbers that are lost with it.
+    pub(super) fn of_call(quotas: &Arc<Quotas>, mut uses: Vec<QuotaUse>) -> Option<LostNumbers> {
+        uses.retain(|quota_use| quota_use.quota.burnt_per_day.is_some());
+        (!uses.is_empty()).then_some(LostNumbers { quotas: quotas.clone(), uses })
+    }
+
+    /// Counts so many more.
+    pub fn add(&self, numbers: u64) {
+        if numbers > 0 {
+            for quota_use in &self.uses {
+                self.quotas.lose(&mut quota_use.clone(), numbers);
+            }
+        }
+    }
+
+    /// Runs `serving`. The numbers that are lost meanwhile are counted, also if this is dropped before its end.
+    pub async fn counted<F: Future>(self, serving: F) -> F::Output {
+        CountedCall { lost: self, serving: Some(Box::pin(serving)) }.await
+    }
+
+    /// Runs `does`. The numbers that are lost meanwhile are counted.
+    pub fn count<T>(&self, does: impl FnOnce() -> T) -> T {
+        let before = lost_on_this_thread();
+        let done = does();
+        self.add(lost_on_this_thread().wrapping_sub(before));
+        done
+    }
+}
+
+#[cfg(test)]
+impl LostNumbers {
+    /// Counts against the quota of a token.
+    pub fn of_somebody() -> LostNumbers {
+        LostNumbers {
+            quotas: Quotas::new(1),
+            uses: vec![QuotaUse::on_network(crate::sequence::NO_NETWORK)],
+        }
+    }
+
+    /// How many were counted.
+    pub fn total(&self) -> u64 {
+        self.quotas.lost(&self.uses[0])
+    }
+}
+
+/// A call that is being served.
+struct CountedCall<F> {
+    lost: LostNumbers,
+    /// `None` once it is dropped.
+    serving: Option<Pin<Box<F>>>,
+}
+
+impl<F: Future> Future for CountedCall<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let CountedCall { lost, serving } = self.get_mut();
+        match serving {
+            Some(serving) => lost.count(|| serving.as_mut().poll(context)),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl<F> Drop for CountedCall<F> {
+    fn drop(&mut self) {
+        let CountedCall { lost, serving } = self;
+        lost.count(|| drop(serving.take()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{allocator::HeldNumbers, metrics::Metrics};
+
+    #[tokio::test]
+    async fn what_a_call_loses_is_counted_whether_it_returns_or_is_dropped() {
+        let counted = LostNumbers::of_somebody();
+        let lost = || counted.clone();
+        let counts = Metrics::new().namespaces().others().shared();
+        let told = lost().counted(async {
+            tokio::task::yield_now().await;
+            drop(HeldNumbers::new(&*counts, 3));
+            HeldNumbers::new(&*counts, 100).release()
+        });
+        assert_eq!(told.await, 100);
+        let dropped = lost().counted(async {
+            let _held = HeldNumbers::new(&*counts, 4);
+            std::future::pending::<()>().await;
+        });
+        assert!(futures::FutureExt::now_or_never(dropped).is_none());
+        drop(HeldNumbers::new(&*counts, 1_000));
+        assert_eq!(counted.total(), 7);
+    }
+}

@@ -1,0 +1,127 @@
+//! The used part of one quota: calls and numbers in a second, and the numbers that were lost in a day.
+
+use std::{
+    num::{NonZeroU32, NonZeroU64},
+    time::Duration,
+};
+
+use governor::{
+    InsufficientCapacity, RateLimiter,
+    clock::Clock,
+    middleware::NoOpMiddleware,
+    state::{InMemoryState, NotKeyed},
+};
+use tokio::time::Instant;
+
+use crate::sequence::Quota;
+
+/// In this time a rate is as if nothing had been used: a second's worth may be used at once.
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+/// For so long numbers that were lost count.
+pub(super) const DAY: Duration = Duration::from_secs(86_400);
+
+/// The used part of a quota.
+pub(super) struct Used {
+    /// The calls of the last second.
+    pub calls: Rate,
+    /// The numbers that were asked for in the last second.
+    pub numbers: Rate,
+    /// The numbers that were lost.
+    pub lost: LostSince,
+    /// When something was used last.
+    pub last: Duration,
+}
+
+/// How many numbers were lost since a moment.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct LostSince {
+    since: Duration,
+    /// How many.
+    pub numbers: u64,
+}
+
+/// The time since the node started. Rates are counted by it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Uptime {
+    /// When the node started.
+    pub since: Instant,
+}
+
+impl Clock for Uptime {
+    type Instant = Duration;
+
+    fn now(&self) -> Duration {
+        self.since.elapsed()
+    }
+}
+
+/// The used part of a limit for each second, if there is one.
+pub(super) struct Rate(
+    Option<RateLimiter<NotKeyed, InMemoryState, Uptime, NoOpMiddleware<Duration>>>,
+);
+
+/// Why there is no room in a quota.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum QuotaFull {
+    /// There is in so long.
+    For(Duration),
+    /// There never is for so much at once.
+    Always,
+}
+
+impl Rate {
+    fn none_used(per_second: Option<NonZeroU32>, clock: Uptime) -> Rate {
+        let limit = |most| RateLimiter::direct_with_clock(governor::Quota::per_second(most), clock);
+        Rate(per_second.map(limit))
+    }
+
+    /// Uses so much of it.
+    pub(super) fn take(&self, much: NonZeroU32, now: Duration) -> Result<(), QuotaFull> {
+        match self.0.as_ref().map_or(Ok(Ok(())), |rate| rate.check_n(much)) {
+            Ok(taken) => taken.map_err(|until| QuotaFull::For(until.wait_time_from(now))),
+            Err(InsufficientCapacity(_)) => Err(QuotaFull::Always),
+        }
+    }
+}
+
+impl Used {
+    /// Nothing of it.
+    pub(super) fn none(quota: &Quota, clock: Uptime) -> Used {
+        Used {
+            calls: Rate::none_used(quota.calls_per_second, clock),
+            numbers: Rate::none_used(quota.numbers_per_second, clock),
+            lost: LostSince::default(),
+            last: clock.now(),
+        }
+    }
+
+    /// Whether it is as if nothing had been used.
+    pub(super) fn is_over(&self, now: Duration) -> bool {
+        now.saturating_sub(self.last) > SECOND && self.lost.now(now).numbers == 0
+    }
+}
+
+impl LostSince {
+    /// The numbers that still count: none after a day.
+    fn now(self, now: Duration) -> LostSince {
+        match self.numbers > 0 && now.saturating_sub(self.since) < DAY {
+            true => self,
+            false => LostSince { since: now, numbers: 0 },
+        }
+    }
+
+    /// Counts so many more.
+    pub(super) fn add(&mut self, numbers: u64, now: Duration) {
+        let lost = self.now(now);
+        *self = LostSince { numbers: lost.numbers.saturating_add(numbers), ..lost };
+    }
+
+    /// Whether fewer were lost than may be.
+    pub(super) fn check(self, most: NonZeroU64, now: Duration) -> Result<(), QuotaFull> {
+        let lost = self.now(now);
+        match lost.numbers < most.get() {
+            true => Ok(()),
+            false => Err(QuotaFull::For((lost.since + DAY).saturating_sub(now))),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! A request as it is forwarded to the leader, with the numbers that are lost if nobody hears the reply.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use prost::Message;
+
+use super::{lost::LostAnswer, sequence_request::SequenceRequest};
+use crate::{
+    metrics::NamespaceCounts,
+    node::{access::LostNumbers, way::forward::LostWithReply},
+    proto::peer::{Asker, ForwardRequest},
+    sequence::NamespaceId,
+};
+
+/// A request as it is forwarded to the leader, which is to compare the `namespace` with its own; and what is lost with the
+/// reply. `caller` names the address of a client, and `by` says who asks. The lost numbers are `counted`, and in `counts`.
+pub(in crate::node) fn forwarded<Q: SequenceRequest>(
+    request: &Q, namespace: Option<NamespaceId>, (caller, by): (Option<u64>, Option<Asker>),
+    (counted, counts): (Option<LostNumbers>, Arc<NamespaceCounts>),
+) -> (ForwardRequest, Box<dyn LostWithReply>) {
+    let forwarded = ForwardRequest {
+        method: Bytes::from_static(Q::METHOD.as_bytes()),
+        message: request.encode_to_vec().into(),
+        namespace_id: namespace.map(|id| id.0),
+        caller,
+        by,
+        ..ForwardRequest::default()
+    };
+    let lost = LostAnswer {
+        counts: request.counts_to_lose(),
+        numbers_of: numbers_of_answer::<Q>,
+        counted,
+        namespace: counts,
+    };
+    (forwarded, Box::new(lost))
+}
+
+fn numbers_of_answer<Q: SequenceRequest>(answer: &Bytes, counts: &[u64]) -> u64 {
+    // One that cannot be read says nothing.
+    Q::Answer::decode(answer.clone()).map_or(0, |answer| numbers_of(Q::firsts(&answer), counts))
+}
+
+/// How many numbers the keys have together whose first numbers are `firsts`, 0 for a key without any. Each has as many as
+/// `counts` says at its place, or one if there are no counts.
+pub(super) fn numbers_of(firsts: &[u64], counts: &[u64]) -> u64 {
+    let given = firsts.iter().enumerate().filter(|(_, first)| **first > 0);
+    given.map(|(place, _)| counts.get(place).copied().unwrap_or(1)).sum()
+}
