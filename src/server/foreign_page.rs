@@ -13,14 +13,14 @@ use axum::http::{HeaderMap, HeaderName, Uri, header, uri::Authority};
 use crate::{
     node::NodeContext,
     proto::{Refusal, refusal},
-    server::{header_values::values, written::shown},
+    server::written::shown,
 };
 
 /// The paths that anybody may ask for: whether the node lives, and whether it is ready.
 pub const PROBES: [&str; 2] = ["/livez", "/readyz"];
 /// From which site a browser says that a request comes, and whether a link led to the page.
-const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-const MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+static SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+static MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 /// The pages that a link elsewhere may lead to.
 const PAGES: [&str; 2] = ["/", "/openapi.json"];
 
@@ -42,13 +42,22 @@ pub fn check(context: &NodeContext, headers: &HeaderMap, uri: &Uri) -> Result<()
 /// Whether a browser may have sent this. A browser's request names a language, and a program that calls itself Mozilla; a page
 /// can leave out neither. A mode without a site is a program's: browsers send both or neither.
 fn may_be_a_browsers(headers: &HeaderMap) -> bool {
-    let first = |name: HeaderName| values(headers, name).next();
-    if first(header::ORIGIN).is_some() || first(SITE).is_some() {
-        return true;
+    let (mut has_language, mut has_mode, mut program) = (false, false, None);
+    // One look at each header, for all names.
+    for (name, value) in headers {
+        if *name == header::ORIGIN || *name == SITE {
+            return true;
+        } else if *name == header::USER_AGENT {
+            // The first one counts.
+            program = program.or(Some(value.as_bytes()));
+        } else if *name == header::ACCEPT_LANGUAGE {
+            has_language = true;
+        } else if *name == MODE {
+            has_mode = true;
+        }
     }
-    let program = first(header::USER_AGENT).map(|value| value.as_bytes());
     let is_mozilla = program.is_some_and(|program| program.starts_with(b"Mozilla/"));
-    (first(header::ACCEPT_LANGUAGE).is_some() || is_mozilla) && first(MODE).is_none()
+    (has_language || is_mozilla) && !has_mode
 }
 
 /// True for the address of a page: showing it changes nothing. With a query `/` may be another generator's.
@@ -63,10 +72,10 @@ fn foreign(
     if !may_be_a_browsers(headers) {
         return None;
     }
-    let text = |name: HeaderName| headers.get(name).map(|value| value.as_bytes());
-    let origin = text(header::ORIGIN);
-    let site = text(SITE);
-    let host = text(header::HOST)
+    let text = |name: &HeaderName| headers.get(name).map(|value| value.as_bytes());
+    let origin = text(&header::ORIGIN);
+    let site = text(&SITE);
+    let host = text(&header::HOST)
         .and_then(|host| std::str::from_utf8(host).ok())
         .or(uri.authority().map(Authority::as_str))
         .unwrap_or_default();
@@ -76,10 +85,10 @@ fn foreign(
             "the page of another site ({from}) may not ask this node; let that site's server ask it"
         )
     };
-    let is_link = || text(MODE) == Some(b"navigate") && is_page();
+    let is_link = || text(&MODE) == Some(b"navigate") && is_page();
     // A browser asks the node first whether another site's page may send this, and the node does not say so. Its own page
     // may send it.
-    let token = text(header::AUTHORIZATION).and_then(|value| value.get(..7));
+    let token = text(&header::AUTHORIZATION).and_then(|value| value.get(..7));
     let has_token = token.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"Bearer "));
     match (site, origin) {
         // A GET to an address without TLS.

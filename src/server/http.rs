@@ -49,11 +49,12 @@ use super::{
     metrics,
 };
 use crate::{node::NodeContext, proto::Refusal, sequence::Wanted};
-use answers::{count, timed};
-use bodies::{HttpAnswer, uncacheable};
+use answers::{count, observe, timed};
+use bodies::{HttpAnswer, forbid_caching, uncacheable};
 use drop_in::yuewen;
 use endpoints::Route;
 use headers::{ContextState, Due};
+use message::Received;
 use page::login;
 use problem::{Problem, nothing_here, other_method, takes_only};
 
@@ -91,7 +92,7 @@ impl HttpPort {
                 true => Body::empty(),
                 false => Body::new(body),
             };
-            async move { Ok(connection.answer((head, body)).await) }
+            connection.answer(head, body)
         })
     }
 }
@@ -107,23 +108,38 @@ struct Connection {
 
 impl Connection {
     /// Answers a request, and says in a header which cluster answers. If the answer tells of a problem, the problem is counted.
-    async fn answer(&self, (mut head, body): (Parts, Body)) -> HttpAnswer {
-        let HttpPort { context, pages } = &self.port;
-        let mut answer = match self.check(&head) {
-            Err(refusal) => sent(Problem::from(refusal).into_response()),
-            Ok(()) => match Route::to(head.uri.path()) {
-                Some(route) => route.answer(context, &self.owner, (&head, body)).await,
-                None => {
-                    head.extensions.insert(self.owner.clone());
-                    // Boxed, like every rare path: the future of the common path stays small.
-                    let answering =
-                        Box::pin(pages.clone().oneshot(Request::from_parts(head, body)));
-                    let Ok(answer) = answering.await;
-                    sent(answer)
-                }
-            },
+    async fn answer(self: Arc<Self>, head: Parts, body: Body) -> Result<HttpAnswer, Infallible> {
+        let HttpPort { context, .. } = &self.port;
+        if let Err(refusal) = self.check(&head) {
+            return Ok(self.told(sent(Problem::from(refusal).into_response())));
+        }
+        let Some((route, parts)) = Route::to(head.uri.path()) else {
+            // Boxed, like every rare path: the future of the common path stays small.
+            let page = Box::pin(self.page(head, body)).await;
+            return Ok(self.told(page));
         };
-        count(context, &answer);
+        let (due, endpoint, values) = match route.asked(context, &self.owner, (&head, parts)) {
+            Ok(asked) => asked,
+            Err(problem) => return Ok(self.told(of_route(Err(problem)))),
+        };
+        let received = Received::new(context, &due, values, (&head, body));
+        let answer = endpoint.carry_out(received).await;
+        if endpoint.is_timed {
+            observe(context, due.arrived);
+        }
+        Ok(self.told(of_route(answer)))
+    }
+
+    /// Answers a request for a page that `proto` does not describe.
+    async fn page(&self, mut head: Parts, body: Body) -> HttpAnswer {
+        head.extensions.insert(self.owner.clone());
+        let Ok(answer) = self.port.pages.clone().oneshot(Request::from_parts(head, body)).await;
+        sent(answer)
+    }
+
+    /// An answer as it is told: with the id of the cluster, and counted if it tells of a problem.
+    fn told(&self, mut answer: HttpAnswer) -> HttpAnswer {
+        count(&self.port.context, &answer);
         if let Some(id) = self.cluster_id() {
             answer.headers_mut().insert(CLUSTER_ID, id.clone());
         }
@@ -150,6 +166,13 @@ impl Connection {
         }
         self.cluster_id.get()
     }
+}
+
+/// The answer of a route of `proto`. No cache may give it again: the next answer is another one.
+fn of_route(answer: Result<HttpAnswer, Problem>) -> HttpAnswer {
+    let mut answer = answer.unwrap_or_else(|problem| sent(problem.into_response()));
+    forbid_caching(answer.headers_mut());
+    answer
 }
 
 fn sent(answer: Response) -> HttpAnswer {

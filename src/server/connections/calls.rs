@@ -76,8 +76,11 @@ impl<S> Answering for S where
 pub struct Calls {
     begun: AtomicU64,
     ended: AtomicU64,
-    /// Over HTTP/1 one answer follows another. This has their number, and the token that ends the last one early.
+    /// Over HTTP/1 one answer follows another. This has the token that ends the last one early, and a number that changes with
+    /// it.
     answers: Mutex<(u64, Option<CancellationToken>)>,
+    /// Whether there is such a token. The task of the connection alone changes it.
+    ends_early: AtomicBool,
 }
 
 impl Calls {
@@ -89,11 +92,16 @@ impl Calls {
 
     /// Notes that an answer is sent from here on, and is to end early when this is cancelled.
     fn answers_until(&self, end: Option<CancellationToken>) {
+        // Nothing changes from one answer without a token to the next.
+        if end.is_none() && !self.ends_early.load(Relaxed) {
+            return;
+        }
+        self.ends_early.store(end.is_some(), Relaxed);
         let mut answers = self.answers.lock();
         *answers = (answers.0 + 1, end);
     }
 
-    /// The number of the answer that is sent over HTTP/1, and the token that is cancelled if the answer is to end early.
+    /// The token that is cancelled if the answer that is sent over HTTP/1 is to end early, and a number that changes with it.
     pub fn answer(&self) -> (u64, Option<CancellationToken>) {
         self.answers.lock().clone()
     }
@@ -341,7 +349,11 @@ impl<D: Buf> Buf for UnsentPart<D> {
 
 impl<D: Buf> Drop for UnsentPart<D> {
     fn drop(&mut self) {
-        self.unsent.sent(self.data.remaining());
+        // Mostly all of it is sent by now.
+        let left = self.data.remaining();
+        if left > 0 {
+            self.unsent.sent(left);
+        }
     }
 }
 

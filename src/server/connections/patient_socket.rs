@@ -63,7 +63,7 @@ pub struct PatientSocket {
     waiting: Option<Waiting>,
     /// The head that is arriving, if one is.
     head: Option<Head>,
-    /// The number of the answer that was sent when a write waited last, and when that one is given up.
+    /// The number that went with the answer's token when a write waited last, and when that answer is given up.
     given_up: (u64, GivenUp),
 }
 

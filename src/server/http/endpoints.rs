@@ -4,27 +4,17 @@
 //! one. `message.rs` reads the rest of the message, and one of the functions in `answers.rs` has the message answered. The JSON
 //! is proto's own, made from the messages in the client's package.
 
-use std::{
-    borrow::Cow,
-    cmp::Reverse,
-    collections::BTreeSet,
-    sync::{Arc, LazyLock},
-};
+use std::{borrow::Cow, cmp::Reverse, collections::BTreeSet, sync::LazyLock};
 
-use axum::{
-    body::Body,
-    http::{HeaderValue, Method, StatusCode, request::Parts},
-    response::IntoResponse,
-};
+use axum::http::{HeaderValue, Method, StatusCode, request::Parts};
 use futures::future::BoxFuture;
-use serde::Serialize;
 
 use super::{
-    answers::{ids, observe, one_of_stream, operation, sequence, sequence_of_key},
-    bodies::{HttpAnswer, forbid_caching, reserved_json},
+    answers::{ids, one_of_stream, operation, sequence, sequence_of_key},
+    bodies::{HttpAnswer, range_json, reserved_json},
     headers::Due,
     message::{Received, of_kind, of_known_kind, said_once, take_request_id},
-    path::decoded,
+    path::{FIELDS_MAX, PARTS_MAX, PathParts, PathValues, decoded},
     problem::Problem,
 };
 use crate::{
@@ -56,7 +46,7 @@ pub struct Endpoint {
     /// The name of the message that answers.
     pub answer: &'static str,
     /// Whether the time until the answer is recorded as the time of a request.
-    is_timed: bool,
+    pub is_timed: bool,
     /// Carries the method out.
     serve: Serve,
 }
@@ -72,6 +62,13 @@ pub fn status(rpc: &str) -> StatusCode {
 }
 
 impl Endpoint {
+    /// Carries the method out for a request.
+    pub fn carry_out<'a>(
+        &self, received: Received<'a>,
+    ) -> BoxFuture<'a, Result<HttpAnswer, Problem>> {
+        (self.serve)(received)
+    }
+
     /// Whether a request with `method` asks for it.
     fn takes(&self, method: &Method) -> bool {
         self.verbs().any(|verb| method == verb)
@@ -81,6 +78,16 @@ impl Endpoint {
     fn verbs(&self) -> impl Iterator<Item = &'static str> {
         [self.verb].into_iter().chain((self.verb == "GET").then_some("HEAD"))
     }
+}
+
+/// The function that writes an answer of this type as JSON.
+macro_rules! json_of {
+    (NextResponse) => {
+        range_json
+    };
+    ($answer:ident) => {
+        serde_json::to_string
+    };
 }
 
 macro_rules! endpoints {
@@ -126,16 +133,13 @@ macro_rules! endpoints {
                 $(let written = message.$key.take();
                 message.$key = $of_kind(context, message.wanted(), written, due).await?;)*
                 let answer = $answered_by(context, message, due).await?;
-                answered(stringify!($rpc), answer)
+                answered(stringify!($rpc), answer, json_of!($answer))
             }),
         }),*];
     };
 }
 
 include!(concat!(env!("OUT_DIR"), "/http.rs"));
-
-/// The most parts that a path has between its slashes.
-const PARTS_MAX: usize = 8;
 
 /// The endpoints whose paths differ in the action alone.
 pub struct Route {
@@ -180,52 +184,43 @@ static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
             "{path} has {} parts: no request would find it",
             parts.len()
         );
+        let fields = parts.iter().filter(|part| matches!(part, PathPart::Field(_))).count();
+        assert!(
+            fields <= FIELDS_MAX,
+            "{path} has {fields} fields: there is no room for their values"
+        );
         Route { parts, endpoints, actions }
     };
     paths.into_iter().map(route).collect()
 });
 
 impl Route {
-    /// The route of `path`.
-    pub fn to(path: &str) -> Option<&'static Route> {
-        let (mut parts, mut many) = ([""; PARTS_MAX], 0);
-        for part in path.split('/') {
-            *parts.get_mut(many)? = part;
-            many += 1;
-        }
-        let parts = &parts[..many];
+    /// The route of `path`, and the parts of `path`.
+    pub fn to(path: &str) -> Option<(&'static Route, PathParts<'_>)> {
+        let found = PathParts::of(path)?;
+        let parts = found.all();
         // The last part is empty.
         if path.ends_with('/') {
             return None;
         }
-        ROUTES.iter().find(|route| {
+        let route = ROUTES.iter().find(|route| {
             route.parts.len() == parts.len()
                 && route.parts.iter().zip(parts).all(|(own, part)| own.fits(part))
-        })
+        });
+        Some((route?, found))
     }
 
-    /// Answers a request for a path of this route. The request came over a connection which `owner` has opened.
-    pub async fn answer(
-        &self, context: &Arc<NodeContext>, owner: &Owner, request: (&Parts, Body),
-    ) -> HttpAnswer {
-        let answer = self.answered(context, owner, request).await;
-        let mut answer =
-            answer.unwrap_or_else(|problem| problem.into_response().map(tonic::body::Body::new));
-        // No cache may give this answer again: the next answer is another one.
-        forbid_caching(answer.headers_mut());
-        answer
-    }
-
-    async fn answered(
-        &self, context: &Arc<NodeContext>, owner: &Owner, (head, body): (&Parts, Body),
-    ) -> Result<HttpAnswer, Problem> {
+    /// Reads the head of a request for a path of this route, which has these `parts`. The request came over a connection which
+    /// `owner` has opened. Returns its deadline and its caller, the endpoint that it asks for, and the values in the path.
+    ///
+    /// # Errors
+    /// Those of [`Due::said_in`]; UNIMPLEMENTED if the path does not take the method, INVALID_ARGUMENT if a value is no text.
+    pub fn asked<'a>(
+        &self, context: &NodeContext, owner: &Owner, (head, parts): (&'a Parts, PathParts<'a>),
+    ) -> Result<(Due, &'static Endpoint, PathValues<'a>), Problem> {
         let due = Due::said_in(&head.headers, owner, context)?;
-        let (endpoint, values) = self.named(&head.method, head.uri.path())?;
-        let answer = (endpoint.serve)(Received::new(context, &due, values, (head, body))).await;
-        if endpoint.is_timed {
-            observe(context, due.arrived);
-        }
-        answer
+        let (endpoint, values) = self.named(&head.method, head.uri.path(), parts)?;
+        Ok((due, endpoint, values))
     }
 
     /// The endpoint that a method and a path name, and the values of the path's fields. A colon that is escaped belongs to a
@@ -234,33 +229,36 @@ impl Route {
     /// # Errors
     /// UNIMPLEMENTED if they name none, INVALID_ARGUMENT if a value is no text.
     fn named<'a>(
-        &self, method: &Method, path: &'a str,
-    ) -> Result<(&'static Endpoint, Vec<Cow<'a, str>>), Problem> {
+        &self, method: &Method, path: &str, parts: PathParts<'a>,
+    ) -> Result<(&'static Endpoint, PathValues<'a>), Problem> {
         let action = self.actions.iter().copied().find(|action| path.ends_with(action));
         let of_action = || self.endpoints.iter().filter(|one| Some(one.action) == action);
         let Some(endpoint) = of_action().find(|one| one.takes(method)) else {
             let taken: BTreeSet<&str> = of_action().flat_map(|one| one.verbs()).collect();
             let taken = taken.into_iter().collect::<Vec<_>>().join(", ");
-            let why = self.not_taken(method, path, action, &taken)?;
+            let why = self.not_taken(method, (path, parts), action, &taken)?;
             return Err(Problem::of_method(why, HeaderValue::try_from(taken).ok()));
         };
-        Ok((endpoint, self.values(&path[..path.len() - endpoint.action.len()])?))
+        Ok((endpoint, self.values(parts.without_end(endpoint.action))?))
     }
 
     /// The values of the fields in a path without its action.
-    fn values<'a>(&self, path: &'a str) -> Result<Vec<Cow<'a, str>>, Refusal> {
-        let mut values = Vec::with_capacity(self.parts.len());
-        for (own, part) in self.parts.iter().zip(path.split('/')) {
+    fn values<'a>(&self, parts: PathParts<'a>) -> Result<PathValues<'a>, Refusal> {
+        let (mut values, mut many) = (<[Cow<'a, str>; FIELDS_MAX]>::default(), 0);
+        for (own, &part) in self.parts.iter().zip(parts.all()) {
             if let PathPart::Field(field) = own {
-                values.push(decoded(field, part)?);
+                // A route has no more fields than that.
+                values[many] = decoded(field, part)?;
+                many += 1;
             }
         }
-        Ok(values)
+        Ok(values.into_iter().take(many))
     }
 
     /// The reason why a path does not take a method. The path ends with `action`, and takes the methods `taken`.
     fn not_taken(
-        &self, method: &Method, path: &str, action: Option<&str>, taken: &str,
+        &self, method: &Method, (path, parts): (&str, PathParts<'_>), action: Option<&str>,
+        taken: &str,
     ) -> Result<Refusal, Refusal> {
         if let Some(action) = action.filter(|action| !action.is_empty()) {
             let of_name = match self.parts.last() {
@@ -279,7 +277,7 @@ impl Route {
         if others.is_empty() {
             return Ok(refusal!(Unsupported, "{path} does not take {method}"));
         }
-        let last = self.values(path)?.pop().unwrap_or_default();
+        let last = self.values(parts)?.next_back().unwrap_or_default();
         Ok(refusal!(
             Unsupported,
             "the path ends with '{}'; here it must end with {}",
@@ -289,11 +287,12 @@ impl Route {
     }
 }
 
-/// The answer to a method.
-fn answered(
-    rpc: &str, (answer, reserved): (impl Serialize, Option<Reservation>),
+/// The answer to a method. `write` writes it as JSON.
+fn answered<A>(
+    rpc: &str, (answer, reserved): (A, Option<Reservation>),
+    write: impl FnOnce(&A) -> serde_json::Result<String>,
 ) -> Result<HttpAnswer, Problem> {
-    let mut response = reserved_json(&answer, reserved)?;
+    let mut response = reserved_json(write(&answer), reserved)?;
     *response.status_mut() = status(rpc);
     Ok(response)
 }
@@ -305,9 +304,9 @@ mod tests {
     /// The name of the method that a request names, and the values of its path's fields.
     fn named(method: &str, path: &str) -> Result<(&'static str, Vec<String>), Problem> {
         let method = Method::from_bytes(method.as_bytes()).expect("a method");
-        let route = Route::to(path).expect("a route");
-        let (endpoint, values) = route.named(&method, path)?;
-        Ok((endpoint.rpc, values.into_iter().map(Cow::into_owned).collect()))
+        let (route, parts) = Route::to(path).expect("a route");
+        let (endpoint, values) = route.named(&method, path, parts)?;
+        Ok((endpoint.rpc, values.map(Cow::into_owned).collect()))
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! Invariant: a field that is said twice, in two places, is refused.
 
-use std::{borrow::Cow, sync::Arc, vec};
+use std::sync::Arc;
 
 use axum::{
     body::Body,
@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use super::{
     bodies::{bytes, json, unreadable},
     headers::Due,
+    path::PathValues,
 };
 use crate::{
     node::{NodeContext, Reservation, to_key},
@@ -43,7 +44,7 @@ pub struct Received<'a> {
     /// The deadline, and the caller.
     pub due: &'a Due,
     /// The values of the fields that the path names, in its order.
-    path: vec::IntoIter<Cow<'a, str>>,
+    path: PathValues<'a>,
     head: &'a Parts,
     body: Body,
 }
@@ -51,10 +52,10 @@ pub struct Received<'a> {
 impl<'a> Received<'a> {
     /// A request for the values in `path`, with this head and body.
     pub fn new(
-        context: &'a Arc<NodeContext>, due: &'a Due, path: Vec<Cow<'a, str>>,
+        context: &'a Arc<NodeContext>, due: &'a Due, path: PathValues<'a>,
         (head, body): (&'a Parts, Body),
     ) -> Self {
-        Received { context, due, path: path.into_iter(), head, body }
+        Received { context, due, path, head, body }
     }
 
     /// The name that the caller gave the request, without the quotes that may stand around it.
