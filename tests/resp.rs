@@ -647,18 +647,25 @@ async fn a_member_that_the_leader_does_not_hear_is_no_replica_and_without_a_lead
     }
     cluster.nodes.remove(&away).expect("a node").stop().await;
     for redis in &mut asked {
-        eventually("it is left out", async || {
+        // On a slow machine the leader may not hear the other one for a while either.
+        eventually("it alone is left out", async || {
             let slots = told_of(redis, &cluster, "SLOTS").await;
-            assert!(slots.contains(&ports[0]) && slots.contains(&ports[2]), "{slots}");
-            (!slots.contains(&ports[1])).then_some(())
+            let told = ports.each_ref().map(|port| slots.contains(port));
+            (told == [true, false, true]).then_some(())
         })
         .await;
-        let shards = told_of(redis, &cluster, "SHARDS").await;
-        assert!(ports.iter().all(|port| shards.contains(port)), "{shards}");
-        assert_eq!(shards.matches("\nfail\n").count(), 1, "{shards}");
-        let nodes = told_of(redis, &cluster, "NODES").await;
-        assert_eq!(nodes.matches("slave,fail ").count(), 1, "{nodes}");
-        assert_eq!(nodes.matches(" disconnected").count(), 1, "{nodes}");
+        eventually("it alone is told to fail in shards", async || {
+            let shards = told_of(redis, &cluster, "SHARDS").await;
+            assert!(ports.iter().all(|port| shards.contains(port)), "{shards}");
+            (shards.matches("\nfail\n").count() == 1).then_some(())
+        })
+        .await;
+        eventually("it alone is told to fail in nodes", async || {
+            let nodes = told_of(redis, &cluster, "NODES").await;
+            let fail = ["slave,fail ", " disconnected"].map(|word| nodes.matches(word).count());
+            (fail == [1, 1]).then_some(())
+        })
+        .await;
     }
     cluster.nodes.remove(&leader).expect("a node").stop().await;
     let [_, redis] = &mut asked;
