@@ -165,7 +165,14 @@ async fn a_list_of_namespaces_has_those_that_may_be_read() {
         .expect("a token");
     let names = async |token: &str| {
         let mut admin = AdminClient::new(closed.at(node, token));
-        let listed = admin.list_namespaces(ListNamespacesRequest {}).await.expect("a list");
+        // A node that could not ask the leader about a token in time is asked again.
+        let listed = eventually("a list", async || {
+            match admin.list_namespaces(ListNamespacesRequest {}).await {
+                Err(again) if again.code() == Code::Unavailable => None,
+                listed => Some(listed.expect("a list")),
+            }
+        })
+        .await;
         listed.into_inner().namespaces.into_iter().map(|one| one.name).collect::<Vec<_>>()
     };
     assert_eq!(names("a-reader").await, ["book"]);

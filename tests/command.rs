@@ -3,7 +3,7 @@
 use std::process::Output;
 
 use crate::common::{
-    free_ports, other_than, own_ip,
+    eventually, free_ports, other_than, own_ip,
     processes::{Processes, ratchet, run},
 };
 use serde_json::Value;
@@ -23,8 +23,8 @@ fn failed(output: &Output, exit: i32, says: &[&str]) {
 
 /// Asks the leader. On a busy machine another node would be left before it has answered, and numbers be skipped.
 async fn ask(cluster: &Processes, args: &[&str]) -> Output {
-    let status = cluster.client(1).status().await.expect("a status");
-    let leader = status.leader.expect("a leader");
+    let told = async || cluster.client(1).status().await.expect("a status").leader;
+    let leader = eventually("a leader", told).await;
     let mut command = ratchet();
     command.args(args).env("RATCHET_SERVER", cluster.places[&leader].listen.to_string());
     tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()

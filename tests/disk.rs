@@ -170,8 +170,7 @@ async fn a_node_with_an_older_copy_of_its_directory_is_refused_and_harms_nobody(
     cluster.crash(victim).await;
     std::fs::remove_dir_all(&dir).unwrap();
     std::fs::rename(&older, &dir).unwrap();
-    let config = cluster.configs[&victim].clone();
-    let refused = ratchet::server::start_with(config, cluster.seams(victim)).await;
+    let refused = cluster.try_start(victim, cluster.seams(victim)).await;
     let error = refused.err().expect("an older copy must not vote");
     let error = error.to_string();
     for named in ["older copy", "ratchet node remove", &format!("node {victim}")] {

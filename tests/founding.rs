@@ -11,7 +11,7 @@ use std::{
 
 use crate::common::{
     Client, PATIENCE,
-    cluster::{Cluster, have_it_found},
+    cluster::{Cluster, have_it_found, start_at_last},
     eventually, free_ports, http, http_get, in_time,
     links::{as_peer, listening_at},
     own_ip,
@@ -252,7 +252,7 @@ async fn found_by_twins() -> (Cluster, Node) {
     let [listen, peer_listen] = free_ports(own_ip());
     let data_dir = root.path().join("data");
     let config = Config { data_dir, listen, peer_listen, ..cluster.configs[&1].clone() };
-    let twin = ratchet::server::start_with(config, cluster.seams(1)).await.expect("it starts");
+    let twin = start_at_last(&config, cluster.seams(1)).await.expect("it starts");
     let latest = Instant::now() + PATIENCE;
     let founders = [cluster.nodes[&1].context(), twin.context()];
     let asked =
@@ -487,7 +487,7 @@ async fn members_on_loopback_and_members_on_a_network_are_not_mixed() {
     };
     let peer_address = cluster.start_joining(2, elsewhere).await;
     let mut client = cluster.client(1);
-    let refused = client.add_node(2, peer_address).await.expect_err("refused");
+    let refused = client.why_not_added(2, &peer_address).await;
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
     for part in ["node 1 tells clients", "ten.example:7600", "listen and advertise"] {
         assert!(refused.message().contains(part), "{part:?} is not in {refused}");

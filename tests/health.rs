@@ -96,7 +96,9 @@ async fn a_watcher_is_told_of_each_change_of_readiness() {
     let cluster = Cluster::start(3, with_metrics).await;
     let leader = cluster.leader().await;
     let follower = other_than(leader);
-    let mut health = Probe::of(&cluster, follower).health;
+    let mut probe = Probe::of(&cluster, follower);
+    probe.until(true).await;
+    let mut health = probe.health;
     // The second watcher comes when the first one is gone.
     for _ in 0..2 {
         let request = HealthCheckRequest::default();
@@ -137,7 +139,9 @@ async fn many_watchers_cost_no_more_than_one() {
     cluster.start_node_with(1, seams).await;
     cluster.found().await;
     cluster.client(1).next_at_last(1).await;
-    let health = Probe::of(&cluster, 1).health;
+    let mut probe = Probe::of(&cluster, 1);
+    probe.until(true).await;
+    let health = probe.health;
     let mut watching = Vec::new();
     for _ in 0..WATCHERS {
         let told = health.clone().watch(HealthCheckRequest::default()).await.unwrap();

@@ -26,7 +26,20 @@ async fn ask(cluster: &Cluster, node: u64, what: &str, body: &str) -> Page {
 
 /// As [`ask`], for an answer in JSON that is no problem.
 async fn json(cluster: &Cluster, node: u64, what: &str, body: &str) -> Value {
-    let page = ask(cluster, node, what, body).await;
+    json_of(what, &ask(cluster, node, what, body).await)
+}
+
+/// As [`json`], for what is asked again as long as the answer is that it cannot be done now.
+async fn json_at_last(cluster: &Cluster, node: u64, what: &str, body: &str) -> Value {
+    let page = eventually(what, async || {
+        let page = ask(cluster, node, what, body).await;
+        (page.status != 503).then_some(page)
+    })
+    .await;
+    json_of(what, &page)
+}
+
+fn json_of(what: &str, page: &Page) -> Value {
     assert!(page.status < 300, "{what}: {} {}", page.status, page.body);
     assert!(page.head.contains("application/json"), "{}", page.head);
     serde_json::from_str(&page.body).expect("JSON")
@@ -429,9 +442,10 @@ async fn members_are_added_promoted_moved_and_removed_and_the_leadership_is_hand
     let asked = other_than(cluster.leader().await);
     let peer_address = cluster.configs[&4].peer_listen.to_string();
     let body = json!({"id": 4, "peer_address": peer_address}).to_string();
-    let members = json(&cluster, asked, "POST /v1/nodes", &body).await;
+    // The leader waits a second for the node's answer: on a slow machine it is asked again.
+    let members = json_at_last(&cluster, asked, "POST /v1/nodes", &body).await;
     assert_eq!(members, json!({"voters": ["1", "2", "3"], "learners": ["4"]}));
-    let same = json(&cluster, asked, "PATCH /v1/nodes/4", "{}").await;
+    let same = json_at_last(&cluster, asked, "PATCH /v1/nodes/4", "{}").await;
     assert_eq!(same, members);
     eventually("a learner that has caught up", async || {
         let page = ask(&cluster, asked, "POST /v1/nodes/4:promote", "").await;

@@ -3,7 +3,10 @@
 use std::{fs, path::Path, process::Output};
 
 use crate::common::{
-    cluster::Cluster, http, id, in_time, other_than, processes::ratchet, rust_client::client_of,
+    cluster::Cluster,
+    http, id, in_time, other_than,
+    processes::ratchet,
+    rust_client::{client_of, staying_at},
     with_http, with_resp,
 };
 use ratchet::{
@@ -94,7 +97,8 @@ async fn a_key_beyond_keys_max_is_refused_once_without_a_time_to_come_again() {
         let failure = answer.refused[0].failure.as_ref().expect("why");
         assert_eq!(failure.retry_after_ms, None);
 
-        let client = client_of(&cluster, &[node]);
+        // Another member would be asked as well if the answer took long.
+        let client = staying_at(&cluster, node);
         // It learns that the namespace knows no request ids, which is a refusal, too.
         client.next("few", 1).await.expect("a number");
         let before = refused(&cluster);

@@ -536,7 +536,8 @@ async fn a_transaction_is_bounded_and_counts_as_the_memory_of_requests() {
     assert_eq!(redis.line().await.as_deref(), Some("+QUEUED"));
     let refused = redis.line().await.expect("an error");
     assert!(refused.contains("more than 1048576 bytes"), "{refused}");
-    assert_eq!(metrics.request_bytes.get(), 0, "nothing is kept of what is not carried out");
+    let is_empty = || metrics.request_bytes.get() == 0;
+    until("nothing is kept of what is not carried out", is_empty).await;
     assert!(redis.ask("EXEC").await.starts_with("-EXECABORT"));
     assert_eq!(redis.number("INCR book:1").await, number + 1);
 }
@@ -637,23 +638,34 @@ async fn a_member_that_the_leader_does_not_hear_is_no_replica_and_without_a_lead
     let ports = [leader, away, last].map(|id| port(&cluster, id));
     let mut asked = [redis(&cluster, leader).await, redis(&cluster, last).await];
     for redis in &mut asked {
-        let slots = told_of(redis, &cluster, "SLOTS").await;
-        assert!(ports.iter().all(|port| slots.contains(port)), "{slots}");
+        // On a slow machine the leader may not hear a member for a while.
+        eventually("all are told", async || {
+            let slots = told_of(redis, &cluster, "SLOTS").await;
+            ports.iter().all(|port| slots.contains(port)).then_some(())
+        })
+        .await;
     }
     cluster.nodes.remove(&away).expect("a node").stop().await;
     for redis in &mut asked {
-        eventually("it is left out", async || {
+        // On a slow machine the leader may not hear the other one for a while either.
+        eventually("it alone is left out", async || {
             let slots = told_of(redis, &cluster, "SLOTS").await;
-            assert!(slots.contains(&ports[0]) && slots.contains(&ports[2]), "{slots}");
-            (!slots.contains(&ports[1])).then_some(())
+            let told = ports.each_ref().map(|port| slots.contains(port));
+            (told == [true, false, true]).then_some(())
         })
         .await;
-        let shards = told_of(redis, &cluster, "SHARDS").await;
-        assert!(ports.iter().all(|port| shards.contains(port)), "{shards}");
-        assert_eq!(shards.matches("\nfail\n").count(), 1, "{shards}");
-        let nodes = told_of(redis, &cluster, "NODES").await;
-        assert_eq!(nodes.matches("slave,fail ").count(), 1, "{nodes}");
-        assert_eq!(nodes.matches(" disconnected").count(), 1, "{nodes}");
+        eventually("it alone is told to fail in shards", async || {
+            let shards = told_of(redis, &cluster, "SHARDS").await;
+            assert!(ports.iter().all(|port| shards.contains(port)), "{shards}");
+            (shards.matches("\nfail\n").count() == 1).then_some(())
+        })
+        .await;
+        eventually("it alone is told to fail in nodes", async || {
+            let nodes = told_of(redis, &cluster, "NODES").await;
+            let fail = ["slave,fail ", " disconnected"].map(|word| nodes.matches(word).count());
+            (fail == [1, 1]).then_some(())
+        })
+        .await;
     }
     cluster.nodes.remove(&leader).expect("a node").stop().await;
     let [_, redis] = &mut asked;

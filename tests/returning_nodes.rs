@@ -13,7 +13,7 @@ use std::{
 
 use crate::common::{
     PATIENCE,
-    cluster::Cluster,
+    cluster::{Cluster, start_at_last},
     eventually, free_ports, id, in_time,
     links::{as_peer, listening_at},
     other_than, others, own_ip,
@@ -72,8 +72,7 @@ async fn ask_for_vote(
 
 /// Starts a node with this configuration, which is not one of the cluster's.
 async fn start(cluster: &Cluster, config: &Config) -> Result<Node, StartError> {
-    let seams = cluster.seams(config.node_id);
-    ratchet::server::start_with(config.clone(), seams).await
+    start_at_last(config, cluster.seams(config.node_id)).await
 }
 
 /// The copy knows neither the founding nor the vote that followed. It would vote again at once, and keep no promise.

@@ -169,8 +169,7 @@ async fn a_follower_that_loses_power_right_after_it_installed_a_snapshot_comes_b
     };
     // Nothing reaches the disk, except what the installation itself brings there.
     let hanging = disk.hang_then_fail();
-    let config = cluster.configs[&victim].clone();
-    let node = ratchet::server::start_with(config, seams).await.unwrap();
+    let node = cluster.try_start(victim, seams).await.unwrap();
     let has_snapshot = || cluster.acknowledged(leader, victim) > holds;
     until("the follower gets a snapshot", has_snapshot).await;
     let left = dir.with_file_name("left");

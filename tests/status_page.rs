@@ -14,7 +14,7 @@ use ratchet::{
     node::hash_of,
     proto::v1::{CreateNamespaceRequest, CreateTokenRequest, KeyKind, RevokeTokenRequest},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -57,6 +57,12 @@ async fn until_shown(browser: &Browser, place: &str, text: &str) {
     .await;
 }
 
+/// Waits until this expression has this value in the page.
+async fn until_is(browser: &Browser, expression: &str, value: Value) {
+    let what = format!("{expression} is {value}");
+    eventually(&what, async || (browser.evaluate(expression).await == value).then_some(())).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn in_a_browser_it_follows_the_cluster_through_a_change_of_the_leader() {
     let cluster = start(3).await;
@@ -93,16 +99,15 @@ async fn in_a_browser_it_follows_the_cluster_through_a_change_of_the_leader() {
     browser.look(390, 844, "dark").await;
     until_shown(&browser, "#members-table", "follower").await;
     let fits = "document.documentElement.scrollWidth <= window.innerWidth";
-    assert_eq!(browser.evaluate(fits).await, json!(true), "on a phone");
+    until_is(&browser, fits, json!(true)).await;
     let dark = "getComputedStyle(document.body).backgroundColor === 'rgb(21, 24, 28)'";
-    assert_eq!(browser.evaluate(dark).await, json!(true));
+    until_is(&browser, dark, json!(true)).await;
     browser.picture("status-dark-phone").await;
     // Tab, and Enter.
     browser.type_keys("\u{e004}").await;
-    let focus = browser.evaluate("document.activeElement.innerText").await;
-    assert_eq!(focus, json!("To the members"));
+    until_is(&browser, "document.activeElement.innerText", json!("To the members")).await;
     browser.type_keys("\u{e007}").await;
-    assert_eq!(browser.evaluate("location.hash").await, json!("#members"));
+    until_is(&browser, "location.hash", json!("#members")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -23,6 +23,7 @@ use tokio::net::{TcpStream, UnixDatagram};
 use crate::common::{
     Client, eventually, free_ports, in_time, own_ip,
     processes::{Process, ratchet},
+    until,
 };
 
 /// A node of a cluster of one, and the socket of its supervisor.
@@ -143,8 +144,9 @@ async fn a_node_whose_supervisor_is_gone_serves_and_says_so_in_its_log() {
     fs::remove_file(supervised.dir.path().join("notify")).unwrap();
     let _node = Process(supervised.command(ratchet()).spawn().unwrap());
     Client::new(supervised.ports[0]).next_at_last(1).await;
-    let log = supervised.log();
-    assert!(log.contains("the supervisor could not be told \"READY=1"), "{log}");
+    // A node writes its log beside its work.
+    let why = "the supervisor could not be told \"READY=1";
+    until("it says so", || supervised.log().contains(why)).await;
 }
 
 /// Starts a node without data that ends at once with 78, and returns the line of its log that says why.

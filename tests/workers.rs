@@ -289,6 +289,8 @@ async fn a_leader_that_got_the_leases_in_a_snapshot_goes_on_with_them() {
     let peer_address = cluster.start_joining(4, short_log).await;
     cluster.client(1).add_node_at_last(4, peer_address).await;
     let leader = cluster.leader().await;
+    // Before it has anything of the log, a crash would make it another node.
+    cluster.caught_up(leader, 4).await;
     cluster.crash(4).await;
     let client = client_at(cluster.address(leader));
     create_orders(&client, TWO_WORKERS).await;

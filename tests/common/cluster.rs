@@ -149,9 +149,7 @@ impl Cluster {
 
     /// Starts a node, if it can start.
     pub async fn try_start(&self, id: u64, seams: Seams) -> Result<Node, StartError> {
-        let config = &self.configs[&id];
-        once_not_held(async || ratchet::server::start_with(config.clone(), seams.clone()).await)
-            .await
+        start_at_last(&self.configs[&id], seams).await
     }
 
     /// Starts a node as production does. What it sends goes over no links of the test's, and over TLS if `peer_tls` says so.
@@ -261,12 +259,18 @@ impl Cluster {
         .await
     }
 
-    /// Has a node lead.
+    /// Has a node lead. On a slow machine the node may take over too late: then the leader of that moment is asked again.
     pub async fn lead(&self, node: u64) {
-        let leader = self.leader().await;
-        if leader != node {
-            self.client(leader).transfer(node).await.expect("a new leader");
-        }
+        eventually("the node leads", async || {
+            let leader = self.leader().await;
+            if leader == node {
+                return Some(());
+            }
+            // Whether it leads is looked at next.
+            let _ = self.client(leader).transfer(node).await;
+            None
+        })
+        .await;
         self.leader_seen_by(node, |leader| leader == node).await;
     }
 
@@ -312,6 +316,11 @@ fn is_locked(inode: u64) -> bool {
     let locks = fs::read_to_string("/proc/locks").expect("a list of all locks");
     let of_file = format!(":{inode}");
     locks.lines().any(|lock| lock.split_whitespace().any(|word| word.ends_with(&of_file)))
+}
+
+/// Starts a node with this configuration, if it can start, once its directory and its ports are free.
+pub async fn start_at_last(config: &Config, seams: Seams) -> Result<Node, StartError> {
+    once_not_held(async || ratchet::server::start_with(config.clone(), seams.clone()).await).await
 }
 
 /// What starts a node, once its directory and its ports are free.

@@ -5,13 +5,14 @@ use std::{
     net::SocketAddr,
     path::Path,
     process::{Child, Command, ExitStatus, Output, Stdio},
+    time::Duration,
 };
 
 use ratchet::node::Config;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tempfile::TempDir;
 
-use super::{Client, PATIENCE, eventually, free_ports, own_ip, unhurried};
+use super::{Client, PATIENCE, eventually, free_ports, in_time, own_ip, unhurried};
 
 /// A process that is killed when it is dropped.
 pub struct Process(pub Child);
@@ -234,17 +235,23 @@ impl Processes {
         process.ended().await
     }
 
-    /// The leader, as the first running node that answers says.
+    /// The leader, as the first running node that knows it says.
     pub async fn leader(&self) -> u64 {
-        for id in self.running.keys() {
-            let mut client = self.client(*id);
-            client.next_at_last(u64::MAX).await;
-            if let Ok(status) = client.status().await
-                && let Some(leader) = status.leader
-            {
-                return leader;
+        let asking = async {
+            loop {
+                for id in self.running.keys() {
+                    let mut client = self.client(*id);
+                    client.next_at_last(u64::MAX).await;
+                    if let Ok(status) = client.status().await
+                        && let Some(leader) = status.leader
+                    {
+                        return leader;
+                    }
+                }
+                // That a node hears its leader cannot be awaited.
+                tokio::time::sleep(Duration::from_millis(10)).await;
             }
-        }
-        panic!("no node knows a leader");
+        };
+        in_time("a node that knows the leader", asking).await
     }
 }
