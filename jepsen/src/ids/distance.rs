@@ -16,15 +16,15 @@ const UNTOUCHED_MS: u64 = 6_000;
 pub struct Distance {
     /// At any time, in milliseconds.
     pub always_ms: u64,
-    /// What each second of the run may add, in milliseconds: the time follows a monotonic clock whose rate is wrong, until its
-    /// wall clock has been believed.
+    /// The distance that each second of the run may add, in milliseconds: the time follows a monotonic clock whose rate is
+    /// wrong, until its wall clock has been believed.
     pub per_second_ms: u64,
 }
 
 impl Distance {
     /// Under these faults.
     ///
-    /// Clocks that jump: a node begins with whatever its wall clock shows, which is off by the jump.
+    /// Clocks that jump: a node begins with the time of its wall clock, which is off by the jump.
     pub fn under(nemesis: Nemesis, fence: Fence) -> Distance {
         let untouched = Distance { always_ms: UNTOUCHED_MS, per_second_ms: 0 };
         match nemesis {
