@@ -27,7 +27,7 @@ impl Pace {
     }
 }
 
-/// What an fsync waits for: the time that it takes, or other faults of its disk.
+/// The wait of an fsync: the time that it takes, or other faults of its disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wait {
     pub(super) takes: Duration,
