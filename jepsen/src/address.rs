@@ -11,7 +11,7 @@ use crate::access::{Access, Protocol};
 /// A connection to a port of a node.
 pub type Socket = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
-/// Where a node answers, and what its callers show.
+/// The address of a node, and the credentials of its callers.
 #[derive(Debug, Clone)]
 pub struct Address {
     /// The host and the port.
@@ -51,7 +51,7 @@ impl Address {
         Some(Address::new(self.at, Some(Arc::new(access))))
     }
 
-    /// What callers show; `None` if the cluster is not secure.
+    /// The credentials of callers; `None` if the cluster is not secure.
     pub fn access(&self) -> Option<&Access> {
         self.access.as_deref()
     }
