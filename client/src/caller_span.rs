@@ -23,7 +23,7 @@ impl CallerSpan {
         CallerSpan(Arc::new(ask))
     }
 
-    /// The span of what this task does now. `None` if it has none, or says what no header can hold.
+    /// The span of this task now. `None` if it has none, or its text fits no header.
     fn header(&self) -> Option<MetadataValue<Ascii>> {
         MetadataValue::try_from((self.0)()?).ok()
     }

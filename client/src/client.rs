@@ -103,9 +103,9 @@ impl Client {
         self.take(namespace, key.into(), count, None).await
     }
 
-    /// The next `count` numbers of a key of a gapless namespace, or those that an earlier request with this id got. Make up
-    /// an id for each purpose, for example a UUID or the number of an order, and ask again with it after an error, also
-    /// from another process.
+    /// The next `count` numbers of a key of a gapless namespace, or the numbers that an earlier request with this id got.
+    /// Make up an id for each purpose, for example a UUID or the number of an order, and ask again with it after an error,
+    /// also from another process.
     ///
     /// Each id gets numbers exactly once while it is remembered (`request_id_keep_ms` of the cluster, 10 minutes unless it is
     /// changed). [`Client::next_range`] needs no id: the client has one of its own for as long as it asks.

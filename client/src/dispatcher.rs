@@ -60,7 +60,7 @@ pub struct Dispatcher {
     queues: RequestQueues,
     /// Messages with an id that are to be sent again as they are.
     resends: VecDeque<Batch>,
-    /// What is known of namespaces.
+    /// The known kinds of namespaces.
     modes: HashMap<NamespaceId, Mode>,
     request_clock: RequestClock,
     /// The batches that wait for an answer, by the id of their message.
