@@ -1,4 +1,4 @@
-//! HTTP/2 by hand: what no library sends.
+//! HTTP/2 by hand: frames that no library sends.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -125,7 +125,7 @@ pub fn last_data(stream: u32, payload: &[u8]) -> Vec<u8> {
     frame(DATA, END, stream, payload)
 }
 
-/// What the other end is to answer at once.
+/// A ping, which the other end is to answer at once.
 pub fn ping() -> Vec<u8> {
     frame(PING, 0, 0, &[7; 8])
 }

@@ -1,4 +1,4 @@
-//! What the tests share: clusters of processes or of nodes in this process, clients, loads, and waiting.
+//! The helpers that the tests share: clusters of processes or of nodes in this process, clients, loads, and waiting.
 
 pub mod browser;
 pub mod certificates;
@@ -153,7 +153,7 @@ pub struct Client {
     pub timeout: Duration,
 }
 
-/// True of an answer that did not come in time, whoever noticed it first: the node, or the client.
+/// True of an answer that did not come in time, whether the node or the client noticed it first.
 pub fn is_late(status: &Status) -> bool {
     [Code::DeadlineExceeded, Code::Cancelled].contains(&status.code())
 }
