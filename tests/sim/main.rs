@@ -10,9 +10,9 @@
 //! * `RATCHET_SIM_KEYS=1000000 cargo test --test sim -- many_keys --nocapture` runs two seeds with a million keys;
 //!   `RATCHET_SIM_SEED` chooses one.
 //!
-//! The product is the real one, down to RocksDB. What is simulated comes in through its seams: the
-//! clock that leases are counted on, the transport, the time that an fsync takes, and randomness.
-//! Every node is a turmoil host: a crash drops its whole runtime.
+//! The product is the real one, down to RocksDB. The simulated parts come in through its seams: the clock that
+//! leases are counted on, the transport, the time that an fsync takes, and randomness. Every node is a turmoil
+//! host: a crash drops its whole runtime.
 
 mod accounts;
 mod admin;
