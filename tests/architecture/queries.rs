@@ -50,7 +50,7 @@ fn rows(page: &str) -> Vec<Metric> {
     metrics
 }
 
-/// The parts of a query: names and keywords, and what stands between them. Text in quotes is one part.
+/// The parts of a query: names and keywords, and the signs between them. Text in quotes is one part.
 fn parts(query: &str) -> Vec<&str> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
     let mut parts = Vec::new();

@@ -23,7 +23,7 @@ fi
 : >"$2"
 "#;
 
-/// A cache, and what stands in for the compiler.
+/// A cache, and a stand-in for the compiler.
 struct Place(TempDir);
 
 impl Place {
@@ -52,7 +52,7 @@ impl Place {
             .expect("bash runs")
     }
 
-    /// Runs ours. Returns what it told, if it ended as expected.
+    /// Runs our script. Returns its output, if it ended as expected.
     fn run(&self, well: bool) -> String {
         let ran = self.run_in(root());
         let told = String::from_utf8(ran.stderr).expect("text");
@@ -60,7 +60,7 @@ impl Place {
         told
     }
 
-    /// What is in the cache beside the lock.
+    /// The files in the cache beside the lock.
     fn cached(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.path("cache/ratchet")).expect("the cache");
         let paths = entries.map(|entry| entry.expect("an entry").path());
