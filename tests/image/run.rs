@@ -1,5 +1,5 @@
 //! The image is run by its own configuration, as a runtime of containers does it: with the real program, as the user that it
-//! names, from a root that is read-only. What is mounted, the processes of the container alone see.
+//! names, from a root that is read-only. The processes of the container alone see the mounts.
 
 use std::{
     fs::{self, File, Permissions},
@@ -52,7 +52,7 @@ struct How {
 impl Container {
     fn new() -> Container {
         let image = Image::of(|program| {
-            // What a debugger needs is left out: packing it takes long.
+            // Symbols for a debugger are left out: packing them takes long.
             let node = env!("CARGO_BIN_EXE_ratchet");
             printed(Command::new("strip").args(["--strip-debug", "-o"]).arg(program).arg(node));
         });
