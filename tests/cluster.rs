@@ -1,4 +1,4 @@
-//! Any node of a cluster hands out strictly increasing numbers, and passes on what it is asked for.
+//! Any node of a cluster hands out strictly increasing numbers, and passes requests on.
 
 use std::sync::{Arc, Mutex};
 

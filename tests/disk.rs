@@ -1,4 +1,4 @@
-//! A node whose disk fails, hangs, or goes back in time does no harm, and says what is wrong.
+//! A node whose disk fails, hangs, or goes back in time does no harm, and names its fault.
 
 use std::{
     collections::BTreeMap,

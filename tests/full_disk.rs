@@ -45,7 +45,7 @@ async fn cluster_with(n: u64, times: impl Fn(&mut Config)) -> (Cluster, Vec<Disk
     (cluster, disks)
 }
 
-/// Waits until the node says that it is ready, and says that its disk is low, or nothing of it; answers what it says.
+/// Waits until the node says that it is ready, and says that its disk is low, or nothing of it; returns its text.
 async fn until_low(cluster: &Cluster, node: u64, low: bool) -> String {
     let metrics = cluster.nodes[&node].addresses().metrics.expect("a metrics port");
     eventually("what the node says of its disk", async || {

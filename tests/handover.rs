@@ -47,7 +47,7 @@ async fn sigterm_hands_over_and_leaves_no_gap() {
     assert_hands_over_without_a_gap(Signal::TERM).await;
 }
 
-/// A terminal that is closed, or a supervisor that reloads what it supervises, sends it.
+/// A terminal that is closed, or a supervisor that reloads its processes, sends it.
 #[tokio::test(flavor = "multi_thread")]
 async fn sighup_hands_over_as_sigterm_does() {
     assert_hands_over_without_a_gap(Signal::HUP).await;

@@ -30,7 +30,7 @@ async fn until_idle_keys_are_gone(cluster: &Cluster, leader: u64) {
     until("all keys are evicted", gone).await;
 }
 
-/// As [`until_idle_keys_are_gone`], and the log says what was used of them all.
+/// As [`until_idle_keys_are_gone`], and the log says how many numbers of each were used.
 async fn until_idle_keys_are_evicted(cluster: &Cluster, leader: u64) {
     until_idle_keys_are_gone(cluster, leader).await;
     // They are counted once their release is applied.
@@ -259,7 +259,7 @@ async fn a_memory_that_is_full_takes_new_keys_for_idle_ones_and_stays_within_its
             let keys = (first..first + 5_000).collect();
             let numbers = client.next_of_each(keys).await.expect("numbers");
             assert_eq!(numbers, vec![round; 5_000]);
-            // What waits takes room, too: a message has 5 000 keys.
+            // Waiting requests take room, too: a message has 5 000 keys.
             let bytes = memory(&cluster, leader).bytes;
             assert!(bytes < 2 << 20, "{bytes}");
         }

@@ -233,7 +233,7 @@ async fn new_keys_beyond_keys_max_are_refused_by_name_and_all_others_go_on() {
         let failure = answer.refused[0].failure.as_ref().expect("why");
         assert_eq!(failure.code, i32::from(Code::FailedPrecondition));
     }
-    // The client merges what its callers ask: each gets its own fate.
+    // The client merges its callers' requests: each gets its own outcome.
     let client = client_of(&cluster, &[leader]);
     let asked = join_all((0..40).map(|call| client.next("few", call % 4))).await;
     for (call, answer) in asked.iter().enumerate() {

@@ -149,7 +149,7 @@ async fn a_client_that_was_given_servers_of_two_clusters_stays_with_the_one_that
     assert_eq!(second.client(1).current("book", id(1)).await.expect("an answer"), None);
 }
 
-/// The leader is gone, and another cluster of the same name has its address. Nothing of what is forwarded there is done.
+/// The leader is gone, and another cluster of the same name has its address. No request that is forwarded there is carried out.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_another_cluster_refuses_at_the_leaders_address_goes_on_to_the_next_leader() {
     // The other cluster starts again before another node of this one is elected.

@@ -32,7 +32,7 @@ fn incarnation(cluster: &Cluster, id: u64) -> u64 {
     cluster.nodes[&id].context().this_node.store.incarnation()
 }
 
-/// A header from `from`, who knows `to` as a member does.
+/// A header from `from`, which knows `to` as a member does.
 fn header(cluster: &Cluster, from: u64, to: u64) -> Header {
     Header {
         cluster: "test".into(),

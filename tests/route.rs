@@ -1,5 +1,4 @@
-//! A client learns from answers who leads and who the members are, and is back soon when servers are
-//! lost.
+//! A client learns the leader and the members from answers, and is back soon when servers are lost.
 
 use std::{
     collections::BTreeSet,
