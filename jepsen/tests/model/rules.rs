@@ -8,7 +8,7 @@ use Step::*;
 #[derive(Clone, Copy)]
 pub struct Rules {
     pub fence: Fence,
-    /// What a call does. Anything may happen at a `Pause`, nothing elsewhere.
+    /// The steps of a call. Anything may happen at a `Pause`, nothing elsewhere.
     pub steps: &'static [Step],
     pub calls: &'static [Kind],
     /// In units of the leader's clock, and of a follower's.
@@ -40,7 +40,7 @@ pub enum Step {
     Answer,
 }
 
-/// The margins that can be left out. The table in main.rs says what happens without each.
+/// The margins that can be left out. The table in main.rs has the effects of leaving each out.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Margin {
     LeaseSinceSending,
