@@ -1,5 +1,5 @@
-//! Measures what a number costs in the leader's memory, fence included. The term is real: it belongs to a
-//! cluster of one node, with a data directory of its own.
+//! Measures the cost of a number in the leader's memory, fence included. The term is real: it belongs to
+//! a cluster of one node, with a data directory of its own.
 //!
 //! `cargo bench --bench allocator`
 

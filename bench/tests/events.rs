@@ -1,5 +1,5 @@
-//! `ratchet-bench failover` and `ratchet-bench handover`: the leader changes while callers go on, and the report says
-//! what they noticed.
+//! `ratchet-bench failover` and `ratchet-bench handover`: the leader changes while callers go on, and the report has
+//! the effects on them.
 
 mod common;
 

@@ -126,7 +126,7 @@ impl Cluster {
         })
     }
 
-    /// What a node's interfaces call.
+    /// The services that a node's interfaces call.
     pub fn services(&self, id: u64) -> Services {
         let node = &self.nodes[&id];
         Services { context: node.context().clone(), stop: node.stopping() }

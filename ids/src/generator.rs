@@ -22,11 +22,11 @@ pub struct Generator {
     last_ms: u64,
     /// How many ids a unit of time has.
     capacity: u64,
-    /// What constants and worker add to each id.
+    /// The amount that constants and worker add to each id.
     base: u128,
-    /// What one unit of time adds.
+    /// The amount that one unit of time adds.
     time_place: u128,
-    /// What one step of the counter adds.
+    /// The amount that one step of the counter adds.
     stride: u128,
     /// Whether counters go on in the next unit of time where they stood.
     runs_on: bool,
@@ -45,7 +45,7 @@ pub struct Generator {
     used_ms: u64,
 }
 
-/// What counts the ids of a unit of time.
+/// A counter of the ids of a unit of time.
 #[derive(Debug, Clone, Copy)]
 struct Counter {
     /// Its value in the next id.
@@ -124,7 +124,7 @@ impl Generator {
         Ok(Generator { next_tick_ms, ..generator })
     }
 
-    /// Raises the ceiling. A lower one is ignored: what was leased stays leased.
+    /// Raises the ceiling. A lower one is ignored: the leased time stays leased.
     pub fn extend(&mut self, ceiling_ms: u64) {
         self.ceiling_ms = self.ceiling_ms.max(ceiling_ms);
     }
@@ -140,9 +140,9 @@ impl Generator {
         self.used_ms
     }
 
-    /// Takes up to `count_max` ids with what their caller chose, all of one unit of time: as many as that has left, or as there
-    /// are until a counter that runs on comes to 0, and at least 1 (none if `count_max` is 0). If `now_ms` goes back, the ids
-    /// go on in the last unit of time.
+    /// Takes up to `count_max` ids with the fields that their caller chose, all of one unit of time: as many as that has left,
+    /// or as there are until a counter that runs on comes to 0, and at least 1 (none if `count_max` is 0). If `now_ms` goes
+    /// back, the ids go on in the last unit of time.
     ///
     /// # Errors
     /// [`NotYet`] if there is no id at `now_ms`.

@@ -1,4 +1,4 @@
-//! What formats say of themselves, and which ones are refused.
+//! The properties of formats, and the formats that are refused.
 
 use super::*;
 

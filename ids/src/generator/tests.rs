@@ -1,4 +1,4 @@
-//! Ids of a worker increase, differ from those of other chunks, and end without a wrap.
+//! Ids of a worker increase, differ from ids of other chunks, and end without a wrap.
 
 use std::collections::BTreeMap;
 
@@ -301,7 +301,7 @@ proptest! {
         made.sort_unstable();
         made.dedup();
         prop_assert_eq!(made.len(), count);
-        // The ten values of one counter are all that a second has, whatever the type.
+        // The ten values of one counter are all that a second has, for all types together.
         let mut counted: Vec<Row> = (made.iter())
             .map(|row| (row.0, row.1, format.counter_per().map_or(0, |_| row.2)))
             .collect();
