@@ -75,7 +75,7 @@ impl Bench {
         let bench = Bench {
             stride,
             deadline: Instant::now() + Duration::from_secs(3_600),
-            // The namespace `book` of a fresh cluster, with another step.
+            // This is the namespace `book` of a fresh cluster, with another step.
             namespace: Namespace::new(
                 NamespaceId(1),
                 NamespaceConfig { step: 1 << 40, section_size, ..NamespaceConfig::new("book") },

@@ -42,7 +42,7 @@ struct State {
 /// The server that is asked at the moment.
 pub struct Link {
     pub channel: Channel,
-    /// To be sent with each request.
+    /// The version of the route, which is sent with each request.
     pub route_version: u64,
     moves: u64,
 }

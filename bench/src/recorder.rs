@@ -61,7 +61,7 @@ impl Records {
 
 /// An empty histogram of latencies.
 pub fn histogram() -> Histogram<u64> {
-    // Three significant digits, up to a minute.
+    // The histogram has three significant digits, up to a minute.
     Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("bounds that fit")
 }
 

@@ -34,7 +34,7 @@ pub fn start(connections: Vec<Connection>, recorder: &Arc<Recorder>, workers: &m
     }
     if recorder.load.rate.is_some() {
         let recorder = recorder.clone();
-        // A thread of its own, since the timers of the runtime tick in milliseconds.
+        // It runs on a thread of its own, since the timers of the runtime tick in milliseconds.
         workers.spawn_blocking(move || {
             while !recorder.stop.load(Relaxed) {
                 std::thread::sleep(PACER_INTERVAL);

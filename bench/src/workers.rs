@@ -124,7 +124,7 @@ async fn start(target: &Target, recorder: &Arc<Recorder>) -> Result<JoinSet<()>,
         Some(rate) => {
             let recorder = recorder.clone();
             let handle = tokio::runtime::Handle::current();
-            // A thread of its own, since the timers of the runtime tick in milliseconds.
+            // It runs on a thread of its own, since the timers of the runtime tick in milliseconds.
             workers.spawn_blocking(move || open_loop(&callers, rate, &recorder, &handle));
         }
     }

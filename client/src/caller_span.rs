@@ -28,7 +28,7 @@ impl CallerSpan {
         MetadataValue::try_from((self.0)()?).ok()
     }
 
-    /// The same as a text.
+    /// The span as a text.
     pub fn text(&self) -> Option<Box<str>> {
         let header = self.header()?;
         header.to_str().ok().map(Box::from)

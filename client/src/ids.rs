@@ -260,7 +260,7 @@ impl Lessor for Cluster {
     type Error = Error;
 
     fn mono_ns(&self) -> u64 {
-        // 584 years.
+        // 64 bits hold 584 years of nanoseconds.
         self.started.elapsed().as_nanos() as u64
     }
 

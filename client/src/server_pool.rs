@@ -82,7 +82,7 @@ impl ServerPool {
         ServerPool { authorization, ..self }
     }
 
-    /// The same servers. This says which span a call is a part of.
+    /// The same servers, whose calls are parts of the spans that `caller_span` names.
     pub fn within(self, caller_span: Option<CallerSpan>) -> ServerPool {
         ServerPool { caller_span, ..self }
     }

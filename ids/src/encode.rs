@@ -197,7 +197,7 @@ impl Format {
         Ok(())
     }
 
-    /// Of a format of [`Source::Key`](crate::Source::Key): the first number of a key's sequence at `time_ms`. Its numbers
+    /// The first number of a key's sequence at `time_ms`, in a format of [`Source::Key`](crate::Source::Key). Its numbers
     /// count the ids of the key: time x capacity + counter.
     ///
     /// # Errors
@@ -207,8 +207,8 @@ impl Format {
         self.time_value(time_ms).map(|tick| tick.saturating_mul(self.capacity()))
     }
 
-    /// Of a format of [`Source::Key`](crate::Source::Key): the last number of a key's sequence that belongs to the same
-    /// unit of time as `number`.
+    /// The last number of a key's sequence that belongs to the same unit of time as `number`, in a format of
+    /// [`Source::Key`](crate::Source::Key).
     pub fn last_number_beside(&self, number: u64) -> u64 {
         number - number % self.capacity() + (self.capacity() - 1)
     }
@@ -217,7 +217,7 @@ impl Format {
     pub fn number_max(&self) -> u64 {
         match self.source() {
             Source::Worker => 0,
-            // As in `number_at`.
+            // The numbers are those of `number_at`.
             Source::Key => {
                 let last = self.number_at(self.last_ms()).unwrap_or(0);
                 self.last_number_beside(last)

@@ -34,7 +34,7 @@ pub struct Format {
     pub(crate) constants: u128,
     /// The greatest id.
     pub(crate) id_max: u128,
-    /// As [`last_tick`] says.
+    /// The last unit of time that ids have, by [`last_tick`].
     last_tick: u64,
 }
 

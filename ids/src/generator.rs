@@ -67,9 +67,9 @@ struct Random {
 /// Why there is no id now, and when there is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotYet {
-    /// From this time on, in milliseconds since 1970.
+    /// There are ids from this time on, in milliseconds since 1970.
     Until(u64),
-    /// Once the ceiling is higher.
+    /// There are ids once the ceiling is higher.
     Ceiling,
     /// Never: the format's last time is used up, or has passed.
     Ended,
@@ -97,7 +97,7 @@ impl Generator {
             left: 0,
             tick_first_ms: 0,
         };
-        // At most 1 024.
+        // There are at most 1 024.
         let counters = format.spec.counted_by().map_or(1, |field| field.size as usize);
         let generator = Generator {
             epoch_ms,
@@ -242,7 +242,7 @@ impl Counter {
 /// Where the counters of a lease begin that run on: anywhere. If they began at 0, a holder that makes few ids under each of its
 /// leases would seldom come to the higher values.
 fn beginning(worker: u64, from_ms: u64, capacity: u64) -> u64 {
-    // The end of SplitMix64, which spreads neighbouring numbers over all 64 bits.
+    // This is the end of SplitMix64, which spreads neighbouring numbers over all 64 bits.
     let mut mixed = from_ms.wrapping_add(worker.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

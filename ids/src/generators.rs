@@ -17,7 +17,7 @@ use crate::{
 /// Makes ids under several worker ids.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Generators {
-    /// In the order of their worker ids, which differ.
+    /// The leases, in the order of their worker ids, which differ.
     leases: Vec<Lease>,
     turn: Turn,
 }

@@ -27,7 +27,7 @@ impl Grant {
 pub struct HeldWorker {
     /// The worker id.
     pub worker: u64,
-    /// As in [`Grant`].
+    /// Names this lease among the leases of the worker id.
     pub token: u64,
 }
 

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use crate::recorder::Receipt;
 
-    /// 100 numbers each millisecond until 4 s, none for 500 ms, 50 until 7 s, then 100 until 10 s.
+    /// A timeline of 100 numbers each millisecond until 4 s, none for 500 ms, 50 until 7 s, then 100 until 10 s.
     fn timeline() -> Timeline {
         let receipts = (0..10_000).filter_map(|ms| {
             let numbers = match ms {

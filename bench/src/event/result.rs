@@ -27,7 +27,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Nothing.
+    /// A record without answers.
     pub fn new() -> Seen {
         Seen { timeline: Timeline::default(), before: histogram(), after: histogram() }
     }

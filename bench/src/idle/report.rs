@@ -53,7 +53,7 @@ pub struct Report {
     connections: u64,
     sides: Sides,
     costs: [Costs; 2],
-    /// Of the first round.
+    /// The costs of the first round.
     interfaces: Vec<InterfaceCost>,
 }
 

@@ -32,7 +32,7 @@ const DRAIN: Duration = Duration::from_millis(500);
 struct Sides {
     /// The cluster, whose leader is asked for ids.
     ours: Target,
-    /// Each node of it.
+    /// Each node of the cluster.
     nodes: Vec<Target>,
     echo: Target,
     client: Client,

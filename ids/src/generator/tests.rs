@@ -250,14 +250,14 @@ fn rows_lie_evenly_on_tables_whether_a_lease_makes_many_ids_or_one() {
         let id = generator.take(now_ms, fixed, 1).unwrap().ids(|| 0).next().unwrap();
         (format.decode_number(id).unwrap().parts().sequence % 4) as usize
     };
-    // One id a second.
+    // One generator makes one id a second.
     let mut generator = Generator::new(&format, 3, start_ms - 1, u64::MAX).unwrap();
     let mut tables = [0; 4];
     for second in 0..400 {
         tables[table(&mut generator, start_ms + second * 1_000)] += 1;
     }
     assert_eq!(tables, [100; 4]);
-    // One id of each lease.
+    // Each lease makes one id.
     let mut tables = [0; 4];
     for second in 0..4_000 {
         let now_ms = start_ms + second * 1_000;

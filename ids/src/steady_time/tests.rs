@@ -61,7 +61,7 @@ fn a_difference_up_to_a_second_is_made_good_slowly_and_not_beyond() {
         let mut clocks = Clocks::new();
         clocks.off_ms = off_ms;
         assert_eq!(clocks.observe_after(0), None);
-        // One part in 32.
+        // The time makes good one part in 32.
         assert_eq!(clocks.off_after(3_200), off_ms / 10);
         assert_eq!(clocks.off_after(28_800), off_ms);
         // Nobody observes for an hour.

@@ -114,7 +114,7 @@ impl Script {
         }
     }
 
-    /// With an id, if the mode is given of its namespace, as far as known.
+    /// Sends the next batch. It has an id if `named`, which holds the namespace's mode as far as it is known.
     fn send(&mut self, named: Option<Option<Mode>>) -> String {
         let Some(requests) = self.queues.next_batch() else {
             return "nothing waits".to_owned();
