@@ -112,7 +112,7 @@ impl Access {
         })
     }
 
-    /// The same for callers that show no token.
+    /// The same credentials without the token.
     #[must_use]
     pub fn without_token(&self) -> Access {
         Access { token: None, ..self.clone() }
@@ -137,7 +137,7 @@ impl Access {
         self.token.as_ref().map(|token| &token.authorization)
     }
 
-    /// The same for the product's client.
+    /// The same credentials for the product's client.
     pub fn of_client(&self, builder: Builder) -> Builder {
         let builder = builder.tls(self.tls.clone());
         match self.token() {

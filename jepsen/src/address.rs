@@ -27,7 +27,7 @@ impl PartialEq for Address {
 }
 
 impl From<SocketAddr> for Address {
-    /// One whose callers show nothing.
+    /// An address whose callers show nothing.
     fn from(at: SocketAddr) -> Address {
         Address::new(at, None)
     }
@@ -45,7 +45,7 @@ impl Address {
         Address { at: SocketAddr::new(self.at.ip(), port), access: self.access.clone() }
     }
 
-    /// The same for callers that show no token; `None` if none is shown in any case.
+    /// The same address for callers that show no token; `None` if callers show none in any case.
     pub fn without_token(&self) -> Option<Address> {
         let access = self.access.as_ref()?.without_token();
         Some(Address::new(self.at, Some(Arc::new(access))))

@@ -40,7 +40,7 @@ pub struct Violation {
     pub kind: ViolationKind,
     /// The one that came first, by time or by value.
     pub first: Op,
-    /// The other.
+    /// The other operation.
     pub second: Op,
 }
 

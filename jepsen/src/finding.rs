@@ -39,7 +39,7 @@ pub enum Finding {
 pub struct Violation {
     /// The kind of the violation.
     pub finding: Finding,
-    /// In words.
+    /// The violation in words.
     pub text: String,
 }
 

@@ -222,7 +222,7 @@ impl Monitor {
     /// Waits until each of these nodes has shown its metrics to a question of after `since_ns`.
     ///
     /// # Errors
-    /// One does not within 5 s.
+    /// A node does not show them within 5 s.
     pub async fn scraped_since(&self, since_ns: u64, nodes: &[u64]) -> Result<(), String> {
         let is_late =
             |node: &&u64| self.0.lock().scraped_ns.get(node).is_none_or(|ns| *ns < since_ns);

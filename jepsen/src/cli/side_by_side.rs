@@ -26,7 +26,7 @@ pub enum Part {
     All,
     /// The runs that need the machine alone.
     Alone,
-    /// The others.
+    /// The other runs.
     Others,
 }
 

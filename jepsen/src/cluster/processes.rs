@@ -119,7 +119,7 @@ impl Cluster {
     /// Sees that no file below `dir`, where the run is told of, tells a token or a private key of the cluster.
     ///
     /// # Errors
-    /// One does, or cannot be read.
+    /// A file does, or cannot be read.
     pub fn check_secrets_untold(&self, dir: &Path) -> io::Result<()> {
         self.secrets.as_ref().map_or(Ok(()), |secrets| secrets.check_untold(dir))
     }

@@ -64,7 +64,7 @@ impl Secrets {
     /// Sees that no file below `dir` tells one of them.
     ///
     /// # Errors
-    /// One does, or cannot be read.
+    /// A file does, or cannot be read.
     pub fn check_untold(&self, dir: &Path) -> io::Result<()> {
         leaks::check(dir, &self.dir)
     }

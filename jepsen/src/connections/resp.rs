@@ -73,7 +73,7 @@ impl RespConnection {
             };
         });
         if let Err(failure) = exchanged.await {
-            // As above.
+            // A late reply on the connection would be taken for the reply to another command.
             self.connection = None;
             return Err(failure);
         }

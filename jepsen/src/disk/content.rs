@@ -12,7 +12,7 @@ struct Undo {
 pub struct Content {
     /// The bytes that a reader gets.
     pub bytes: Vec<u8>,
-    /// Since the last fsync, oldest first.
+    /// The writes since the last fsync, oldest first.
     undo: Vec<Undo>,
     poisoned: bool,
 }

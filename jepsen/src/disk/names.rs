@@ -27,9 +27,9 @@ struct Change {
 #[derive(Debug, Clone, Default)]
 pub struct Names {
     entries: Entries,
-    /// As of the last fsync of the directory.
+    /// The entries as of the last fsync of the directory.
     durable: Entries,
-    /// Since then, oldest first.
+    /// The changes since then, oldest first.
     changes: Vec<Change>,
     poisoned: bool,
 }
@@ -45,7 +45,7 @@ pub struct Names {
 pub enum Loss {
     /// All since a moment, over the whole disk.
     Since(u64),
-    /// Any, at random, except names of synced files and directories.
+    /// Any changes, at random, except names of synced files and directories.
     Any,
 }
 

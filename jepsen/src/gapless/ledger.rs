@@ -176,16 +176,16 @@ mod tests {
     #[test]
     fn a_hole_is_explained_by_callers_who_were_told_and_who_asked_before_the_numbers_above_it() {
         assert_eq!(judged(&[(1, 2), (6, 6)], &[(2, 0), (1, 5)], 6), "");
-        // At the end, too.
+        // A hole at the end is explained, too.
         assert_eq!(judged(&[(1, 2)], &[(2, 900)], 4), "");
-        // And a call that took nothing explains nothing.
+        // A call that took nothing explains nothing.
         assert_eq!(judged(&[(1, 2)], &[(2, 900)], 2), "");
         let unexplained = [
             judged(&[(1, 2), (6, 6)], &[], 6),
             judged(&[(1, 2), (6, 6)], &[(2, 0), (1, 6)], 6),
-            // Each call once.
+            // Each call explains one hole alone.
             judged(&[(1, 2), (5, 5), (8, 8)], &[(2, 0), (1, 0)], 8),
-            // All numbers of a call, or none.
+            // A call explains all of its numbers, or none.
             judged(&[(1, 2), (5, 5)], &[(3, 0), (1, 0)], 5),
         ];
         expect![[r#"

@@ -109,7 +109,7 @@ impl Series {
 }
 
 impl Checker {
-    /// Nothing was taken yet.
+    /// A checker that has judged no ids yet.
     ///
     /// # Errors
     /// [`InvalidFormat`] if a namespace has such a format.

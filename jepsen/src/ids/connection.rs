@@ -62,7 +62,7 @@ pub struct Messages {
 struct MadeIds {
     /// The ids that fit 64 bits, unless texts are asked for.
     numbers: Vec<String>,
-    /// The others.
+    /// The ids that do not fit, or all of them as texts.
     texts: Vec<String>,
 }
 

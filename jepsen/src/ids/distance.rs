@@ -14,7 +14,7 @@ const UNTOUCHED_MS: u64 = 6_000;
 /// How far the time in an id may lie from the harness's clock between call and answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Distance {
-    /// At any time, in milliseconds.
+    /// The distance at any time, in milliseconds.
     pub always_ms: u64,
     /// The distance that each second of the run may add, in milliseconds: the time follows a monotonic clock whose rate is
     /// wrong, until its wall clock has been believed.
@@ -51,7 +51,7 @@ impl Distance {
         Distance { per_second_ms: (drift * 1_000.0).ceil() as u64, ..self }
     }
 
-    /// At a time of the run.
+    /// The distance at a time of the run, in milliseconds.
     pub fn at(self, run_ns: u64) -> u64 {
         self.always_ms + self.per_second_ms * run_ns.div_ceil(1_000_000_000)
     }

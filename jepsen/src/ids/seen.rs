@@ -104,7 +104,7 @@ pub(super) struct Arrived {
 }
 
 impl Seen {
-    /// Nothing yet.
+    /// The state before the first call.
     ///
     /// # Errors
     /// [`InvalidFormat`] if a namespace has such a format.

@@ -23,9 +23,9 @@ impl fmt::Display for Maker {
 /// An id, as it was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Said {
-    /// As a number.
+    /// The id as a number.
     Number(u128),
-    /// As its format writes it.
+    /// The id as its format writes it.
     Text(String),
 }
 

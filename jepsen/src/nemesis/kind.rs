@@ -96,10 +96,10 @@ pub enum Nemesis {
 /// The step of the namespaces under which a fault shows most.
 #[derive(Clone, Copy)]
 enum Step {
-    /// For most faults: they show most where bumps are frequent.
+    /// A small step, for most faults: they show most where bumps are frequent.
     Small,
-    /// For deposed leaders: they cannot bump any more, so that they give themselves away only as long as
-    /// their chunk lasts.
+    /// A large step, for deposed leaders: they cannot bump any more, so that they give themselves away only as long as their
+    /// chunk lasts.
     Large,
     /// Large for even seeds, small for odd ones.
     BySeed,

@@ -248,7 +248,7 @@ impl Injector {
         Ok(fault.with_violation(joined).with_violation(not_ready))
     }
 
-    /// From three pods to five, and back.
+    /// Scales from three pods to five, and back.
     async fn scale(&mut self) -> io::Result<ActiveFault> {
         let mut wrong = None;
         let mut new = Vec::new();

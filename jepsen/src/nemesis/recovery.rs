@@ -130,7 +130,7 @@ impl Injector {
     /// go on until another one has caught up.
     ///
     /// # Errors
-    /// They do not, in time.
+    /// The members do not follow closely in time.
     pub(super) async fn wait_until_whole(&mut self) -> Result<(), String> {
         let members = self.members.clone();
         let following = || {

@@ -131,7 +131,7 @@ impl Caller {
             (Interface::Stream | Interface::Resp, Action::Next { .. }) => {
                 self.config.message_keys()
             }
-            // Every other time.
+            // Every other call asks for several keys.
             (Interface::Unary, Action::Current) if self.calls.is_multiple_of(2) => {
                 self.config.message_keys()
             }

@@ -11,7 +11,7 @@ pub struct Rules {
     /// The steps of a call. Anything may happen at a `Pause`, nothing elsewhere.
     pub steps: &'static [Step],
     pub calls: &'static [Kind],
-    /// In units of the leader's clock, and of a follower's.
+    /// The length of a lease, in units of the leader's clock, and of a follower's.
     pub leader_lease: u8,
     pub follower_lease: u8,
     /// By how many units a clock advances in a tick: at least, at most.

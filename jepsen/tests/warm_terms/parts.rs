@@ -35,7 +35,7 @@ impl Rules {
         let leads = self.writes(state, n)?;
         possible(leads.stage == Stage::Open && !leads.evicting)?;
         if leads.memory.is_none() {
-            // As before any bump.
+            // The record is read first, as before any bump.
             possible(leads.read?.epoch_chunk(self, leads.epoch).is_none())?;
             leads.read = None;
         }
