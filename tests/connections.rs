@@ -156,7 +156,7 @@ async fn full_ports_for_clients_keep_no_administrator_out_and_idle_connections_m
     })
     .await;
     let (address, admin) = (cluster.address(1), cluster.admin_address(1));
-    // All calls, and all connections.
+    // These are all calls, and all connections.
     let (_messages, stream) = mpsc::channel(1);
     let mut client = cluster.client(1);
     let answers = client.sequencer.next_many(ReceiverStream::new(stream));

@@ -204,7 +204,7 @@ fn current_of_a_cold_key_waits_for_a_disk_that_hangs_and_holds_up_no_other_call(
             let is_there = is_there.clone();
             nodes.spawn_blocking(move || {
                 is_there.send(()).unwrap();
-                // Ends with the sender.
+                // The wait ends with the sender.
                 let _ = wait.recv();
             });
             let_go

@@ -95,7 +95,7 @@ async fn nodes_without_data_wait_and_say_so_until_one_of_them_is_asked_to_found_
     assert_eq!((&first["founded"], &first["cluster"]), (&true.into(), &"test".into()));
     assert_eq!(first["voters"], serde_json::json!(["1", "2", "3"]));
     cluster.client(3).next_at_last(1).await;
-    // Again, in each way, and by way of each node.
+    // It is founded again, in each way, and by way of each node.
     let again = ask("found").await;
     assert!(again.status.success(), "{again:?}");
     let again = json(&again.stdout);
@@ -127,7 +127,7 @@ async fn when_all_nodes_are_asked_at_once_one_cluster_is_founded() {
     }
 }
 
-/// As the pods of a StatefulSet: they start one by one, and the command may come first.
+/// Nodes start like the pods of a StatefulSet: one by one, and the command may come first.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_founder_waits_for_nodes_that_start_later_in_any_order() {
     for order in [[1, 2, 3], [3, 2, 1]] {

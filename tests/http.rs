@@ -668,7 +668,7 @@ async fn a_connection_that_is_too_old_ends_with_an_answer_that_says_so() {
     let mut stream = TcpStream::connect(address).await.expect("a connection");
     let request = "POST /v1/namespaces/book/keys/1:next HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
     let mut said = Vec::new();
-    // Young for a millisecond.
+    // The connection is young for a millisecond.
     let asking = async {
         while !String::from_utf8_lossy(&said).contains("connection: close") {
             stream.write_all(request.as_bytes()).await.expect("sent");

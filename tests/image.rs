@@ -37,7 +37,7 @@ struct Image {
 }
 
 impl Image {
-    /// Of a program that does nothing.
+    /// An image of a program that does nothing.
     fn new() -> Image {
         Image::of_source("int main(void) { return 42; }\n")
     }
@@ -50,7 +50,7 @@ impl Image {
         })
     }
 
-    /// Of the program that `make` puts at the path that it is given.
+    /// An image of the program that `make` puts at the path that it is given.
     fn of(make: impl FnOnce(&Path)) -> Image {
         let dir = TempDir::new().unwrap();
         let path = |name: &str| dir.path().join(name);

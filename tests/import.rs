@@ -466,7 +466,7 @@ async fn an_import_of_many_sections_and_keys_that_is_killed_goes_on_where_it_was
     for section in 0..SECTIONS {
         let (first, number) = (section * 10, section + 7);
         match section % 4 {
-            // A row of two sections, and two of keys.
+            // One section in four begins a row of two sections, and one has two rows of keys.
             0 => writeln!(rows, "{first}-{},{number}", first + 19).expect("a row"),
             1 => {}
             2 => writeln!(rows, "{first}-{},{number}", first + 9).expect("a row"),

@@ -162,7 +162,7 @@ async fn docs_metrics_md_lists_what_there_is_and_nothing_else() {
     let cluster = Cluster::start(3, with_metrics).await;
     let metrics = with_all_samples(&cluster).await;
     let real = metrics.into_iter().map(|(name, family)| {
-        // As a query writes it.
+        // The name is written as in a query.
         let name = match family.kind.as_str() {
             "counter" => format!("{name}_total"),
             "info" => format!("{name}_info"),
@@ -521,7 +521,7 @@ async fn each_node_tells_for_how_long_the_numbers_of_a_namespace_last() {
         .await;
         let now = metrics(&cluster, node).await;
         let days = |namespace, limit| value(&now, &sample(namespace, limit));
-        // Some ten thousand numbers a minute, or more: far less than a year.
+        // At ten thousand numbers a minute, or more, the numbers last far less than a year.
         let small = days("small", "max");
         assert!(0.0 < small && small < 365.0, "{small}");
         let [signed, javascript, max] = ["2^31", "2^53", "max"].map(|limit| days("book", limit));

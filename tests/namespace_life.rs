@@ -68,7 +68,7 @@ async fn a_namespace_that_is_deleted_and_created_again_goes_on_above_what_it_han
         Code::InvalidArgument,
         &["\"bok\"", "\"book\""],
     );
-    // The ceiling, and eight steps for epochs.
+    // The floor is the ceiling, and eight steps for epochs.
     assert_eq!(delete(&mut there, "book", false).await.unwrap(), Some(90_000));
     for client in [&mut here, &mut there] {
         let says = ["\"book\"", "ratchet namespace create book"];

@@ -122,7 +122,7 @@ async fn a_client_leaves_a_server_of_another_cluster_and_goes_on_with_the_others
     let servers: Vec<_> = (1..=3).map(|node| first.address(node)).collect();
     let new = || builder(&servers).cluster_id(id_of(&first)).build().expect("a client");
     let [asks, takes] = [(); 2].map(|()| that_begins_with(servers[0], new));
-    // The ceiling, if node 1 led.
+    // The last number is the ceiling, if node 1 led.
     assert!(asks.current("book", 1).await.expect("from the others") >= Some(before));
     assert!(takes.next("book", 1).await.expect("from the others") > before);
     for client in [asks, takes] {

@@ -105,7 +105,7 @@ async fn a_copy_from_before_the_founding_casts_no_vote_and_its_node_stops() {
     assert!(cluster.client(1).next_at_last(7).await > highest);
 }
 
-/// As above, for a node that waited to be added.
+/// The copy is of a time at which the node waited to be added.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_from_before_a_node_was_added_casts_no_vote() {
     let mut cluster = Cluster::start(1, |_| {}).await;

@@ -120,7 +120,7 @@ async fn what_two_crashes_in_a_row_skip_is_counted_once_as_the_accounts_have_it(
         cluster.mend();
         cluster.cut_off(deposed);
         leader = cluster.leader_seen_by(other_than(deposed), |new| new != deposed).await;
-        // At once: the first of them writes nothing down.
+        // The call comes at once, so that the first of them writes nothing down.
         cluster.client(leader).next_at_last(7).await;
     }
     cluster.mend();

@@ -103,7 +103,7 @@ fn is_mostly(line: &Value, part: &str, others: &[&str]) -> bool {
     is_most && others.iter().all(|other| ms(line, other) == 0)
 }
 
-/// With this fence, a line of the leader about a call that mostly waited for `part`. Each time two calls wait for these keys.
+/// A line of the leader, with this fence, about a call that mostly waited for `part`. Each time two calls wait for these keys.
 async fn waited_for(
     part: &str, others: &[&str], fence: &str, mut keys: impl FnMut() -> [u64; 2],
 ) -> Value {

@@ -34,7 +34,7 @@ async fn a_snapshot_that_takes_longer_than_the_log_is_held_is_counted_and_a_fast
     };
     let mut cluster = Cluster::start(1, slow).await;
     let mut client = cluster.client(1);
-    // Some two megabytes.
+    // These keys take some two megabytes.
     for first in (0..60_000).step_by(10_000) {
         client.next_of_each((first..first + 10_000).collect()).await.unwrap();
     }
@@ -204,7 +204,7 @@ async fn a_leader_that_logs_nothing_without_a_node_sends_it_the_snapshot_as_fast
         ..CreateNamespaceRequest::default()
     };
     client.admin.create_namespace(rooms).await.expect("created");
-    // Some twenty megabytes.
+    // These keys take some twenty megabytes.
     for first in (0..MESSAGES * KEYS).step_by(KEYS) {
         let names = (first..first + KEYS).map(|key| format!("{key:0256}").into());
         let message = NextManyRequest {

@@ -97,7 +97,7 @@ async fn in_a_browser_it_follows_the_cluster_through_a_change_of_the_leader() {
     let dark = "getComputedStyle(document.body).backgroundColor === 'rgb(21, 24, 28)'";
     assert_eq!(browser.evaluate(dark).await, json!(true));
     browser.picture("status-dark-phone").await;
-    // Tab, and Enter.
+    // The keys are Tab, and Enter.
     browser.type_keys("\u{e004}").await;
     let focus = browser.evaluate("document.activeElement.innerText").await;
     assert_eq!(focus, json!("To the members"));
@@ -298,7 +298,7 @@ async fn whoever_is_not_let_in_gets_a_form_and_a_session_opens_the_page_and_noth
     drop(watch(address, &cookie).await);
     let form = http(address, "GET /login", &cookie, "").await;
     assert!(form.body.contains(r#"<form method="post" action="/logout">"#), "{}", form.body);
-    // No other path takes it, and no other node.
+    // No other path takes the cookie, and no other node.
     for what in [
         "GET /openapi.json",
         "GET /v1/status",

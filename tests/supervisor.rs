@@ -369,7 +369,7 @@ fn analyzed(arguments: &[&str], name: &str, instance: &str) -> process::Output {
     command.output().expect("systemd-analyze runs; cluster/prerequisites --tests installs it")
 }
 
-/// With systemd's own tool.
+/// Checks the units with systemd's own tool.
 mod systemd {
     use super::analyzed;
 

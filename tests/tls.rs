@@ -262,7 +262,7 @@ pub async fn each_interface_speaks_tls_with_clients_of_its_ca_and_with_nobody_el
     assert_eq!(h2.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
     let no_h2 = certificates.connect(node.grpc, shown, &["http/1.1"]).await;
     no_h2.expect_err("the port speaks HTTP/2 alone");
-    // Neither another CA's client, nor one without TLS.
+    // The node lets in neither another CA's client, nor one without TLS.
     for end in ["crt", "key"] {
         let [from, to] = [format!("client-billing.{end}"), format!("stranger.{end}")];
         fs::copy(others.path(&from), certificates.path(&to)).expect("copied");
@@ -420,7 +420,7 @@ async fn a_node_that_sends_with_tls_says_nothing_without_to_a_peer_that_speaks_n
     let certificates = Certificates::new();
     certificates.node(1, &cluster.places[&1].peer_listen.ip().to_string(), &[]);
     cluster.own_flags.insert(1, certificates.peer_flags(1, "send"));
-    // In the place of node 2.
+    // The listener stands in the place of node 2.
     let peer = TcpListener::bind(cluster.places[&2].peer_listen).await.expect("a port");
     cluster.spawn(1);
     let socket = Endpoint::from_shared(cluster.socket(1)).expect("an address");

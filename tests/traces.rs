@@ -377,7 +377,7 @@ async fn each_call_of_the_rust_client_is_a_part_of_the_span_in_which_it_is_made(
         .traceparent(|| SPAN.try_with(String::clone).ok())
         .build()
         .expect("a client");
-    // In no span, over the stream that the others use as well.
+    // The call is in no span, over the stream that the others use as well.
     client.next("book", KEY).await.expect("a number");
     let of_task = |task: u64| TRACE.replace("0a", &format!("{task:02x}"));
     let mut tasks = JoinSet::new();

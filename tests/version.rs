@@ -96,7 +96,7 @@ fn a_directory_that_is_no_checkout_has_no_commit() {
         ("refs/heads", "this repository keeps its branches in another format\n"),
     ]);
     assert_eq!(found(other.path()), None);
-    // Unpacked inside another project's checkout.
+    // The sources are unpacked inside another project's checkout.
     let outer = checkout(&[("HEAD", HASH)]);
     let inner = outer.path().join("vendored/ratchet");
     fs::create_dir_all(&inner).unwrap();

@@ -34,7 +34,7 @@ use ratchet_ids::Format;
 use tokio::time::Instant;
 
 const DAY_MS: u64 = 86_400_000;
-/// 70 years.
+/// How far a wrong clock is off, in milliseconds: 70 years.
 const WRONG_MS: i64 = 2_208_988_800_000;
 /// A format with two worker ids, which does not end soon.
 const TWO_WORKERS: &str = "bits zero:1=0 time-ms:48 worker:1 sequence:12";

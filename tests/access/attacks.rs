@@ -361,7 +361,7 @@ impl Scene {
         }
     }
 
-    /// As a node that speaks for somebody.
+    /// Attacks as a node that speaks for somebody.
     async fn over_peer(&self, attack: Attack, shows: &Shows<'_>, namespace: &str) -> Told {
         let (node, token) = match attack {
             // Of a member the leader would take it.

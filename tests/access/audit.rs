@@ -218,7 +218,7 @@ async fn set(asking: &Asking, ends_ms: u64) -> Vec<(&'static str, Option<String>
     told
 }
 
-/// The same of a namespace, from its creation to its end.
+/// Makes an administrator's changes of a namespace, from its creation to its end.
 async fn set_of_namespaces(
     admin: &mut AdminClient<Asking>, ids: &mut IdsClient<Asking>,
 ) -> [(&'static str, Option<&'static str>); 6] {
@@ -465,7 +465,7 @@ async fn a_connection_whose_certificate_is_refused_is_a_refused_login_at_each_in
         (Some((&others, "client-billing")), "unknown certificate", "invalid peer certificate: ");
     let why = "which is no node of cluster \"test\"";
     let of_client = (Some((&certificates, "client-billing")), "ratchet://test/client/billing", why);
-    // Another node's than one of this cluster.
+    // The certificate is of a node of another cluster.
     let of_node = (Some((&certificates, "node-5")), "ratchet://prod/5", why);
     // Each interface has a line in ten seconds, so all are looked at side by side.
     let looking = ports.map(async |(interface, address)| {

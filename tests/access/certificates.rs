@@ -19,7 +19,7 @@ use crate::common::{
 };
 
 const BILLING: &str = "ratchet://test/client/billing";
-/// To whose certificate nothing is granted.
+/// A caller to whose certificate nothing is granted.
 const STRANGER: &str = "ratchet://test/client/stranger";
 
 /// A closed cluster whose ports for clients take TLS, too, from callers that show a certificate of this CA.

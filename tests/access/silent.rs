@@ -165,7 +165,7 @@ async fn reflection_whose_answer_nobody_reads_ends_when_the_token_was_revoked() 
     };
     assert_eq!(in_time("the beginning of the answer", next()).await, http2::HEADERS);
     let ((), ended) = tokio::join!(revoke(&closed, node), in_time("the end of the call", next()));
-    // The last frame if the message came after the revocation.
+    // HEADERS is the last frame if the message came after the revocation.
     assert!([http2::RST_STREAM, http2::HEADERS].contains(&ended), "{ended}");
 }
 

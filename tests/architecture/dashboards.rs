@@ -279,7 +279,7 @@ impl Panel {
 }
 
 impl Dashboard {
-    /// As Grafana imports it.
+    /// The dashboard as Grafana imports it.
     fn json(&self) -> Value {
         let mut panels = Vec::new();
         let mut place = Place::default();

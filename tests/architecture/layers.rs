@@ -5,7 +5,7 @@ use crate::{
     rust::{paths, tokens, without_tests},
 };
 
-/// From the top down. A module may use those that stand below it.
+/// The modules, from the top down. A module may use those below it.
 const HOUSE: [&str; 7] = ["cli", "server", "node", "allocator", "consensus", "storage", "sequence"];
 
 /// Every module may use these.

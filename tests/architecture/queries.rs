@@ -9,7 +9,7 @@ use crate::files::root;
 pub struct Metric {
     /// The heading above its table.
     pub section: String,
-    /// As a query writes it; for a histogram without `_bucket`.
+    /// The name as a query writes it; for a histogram without `_bucket`.
     pub name: String,
     pub kind: String,
     pub labels: Vec<String>,

@@ -104,7 +104,7 @@ fn literal(text: &str) -> Option<usize> {
     None
 }
 
-/// Without the items that are marked `#[cfg(test)]`.
+/// The tokens without the items that are marked `#[cfg(test)]`.
 pub fn without_tests<'a>(tokens: &[&'a str]) -> Vec<&'a str> {
     const MARK: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
     let mut kept = Vec::new();

@@ -26,7 +26,7 @@ fn misled(script: &File) -> Vec<String> {
     for (line, text) in script.text.lines().enumerate() {
         is_unset |= text.starts_with("unset CDPATH");
         let goes = text.find("cd \"$(dirname").is_some_and(|at| {
-            // In a shell of its own, or in all that follows.
+            // CDPATH is unset in a shell of its own, or in all lines that follow.
             !is_unset && !text[..at].contains("unset CDPATH;")
         });
         if goes {

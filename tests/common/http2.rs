@@ -95,7 +95,7 @@ pub fn call(stream: u32, path: &str) -> Vec<u8> {
 /// The headers of a call by gRPC that shows a token.
 pub fn call_with_token(stream: u32, path: &str, token: &str) -> Vec<u8> {
     let mut headers = headers(path);
-    // The authorization.
+    // This header is `authorization`.
     add(&mut headers, &[0x0f, 0x08], &format!("Bearer {token}"));
     frame(HEADERS, 0x4, stream, &headers)
 }

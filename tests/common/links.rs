@@ -182,8 +182,8 @@ impl Transport for LinkedTransport {
     }
 }
 
-/// The transport by which a test itself speaks to a node, as a peer does. However slow the machine is,
-/// the node is not taken for gone.
+/// The transport by which a test itself speaks to a node as a peer. However slow the machine is, the
+/// node is not taken for gone.
 pub fn as_peer() -> GrpcTransport {
     GrpcTransport::of_silence(PATIENCE)
 }

@@ -371,7 +371,7 @@ pub async fn http(address: SocketAddr, what: &str, headers: &str, body: &str) ->
              {headers}\r\n{body}"
         );
         stream.write_all(request.as_bytes()).await?;
-        // Not to the end: not every server closes the connection.
+        // The connection is not read to its end: not every server closes it.
         let mut answer = Vec::new();
         while !is_whole(&answer) && stream.read_buf(&mut answer).await? > 0 {}
         Ok::<_, std::io::Error>(String::from_utf8(answer).expect("text"))

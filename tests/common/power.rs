@@ -21,7 +21,7 @@ type Listing = BTreeMap<OsString, u64>;
 
 /// The names on one disk.
 pub struct Names {
-    /// As they were when each directory was synced last.
+    /// The names as they were when each directory was synced last.
     synced: Mutex<BTreeMap<PathBuf, Listing>>,
     /// Where a synced file stays under its inode, for when another one gets its name.
     kept: PathBuf,

@@ -67,14 +67,14 @@ impl Shell {
         shell
     }
 
-    /// With `sudo`, which has to be run.
+    /// The shell with `sudo`, which has to be run.
     pub fn with_sudo(mut self) -> Shell {
         self.program("sudo", SUDO);
         self.programs.push("sudo");
         self
     }
 
-    /// With `scp` and `ssh`, which have to be run.
+    /// The shell with `scp` and `ssh`, which have to be run.
     pub fn with_hosts(mut self) -> Shell {
         let hosts = format!("hosts='{}'\n", self.dir.path().join("hosts").display());
         for (name, text) in [("scp", SCP), ("ssh", SSH)] {
@@ -123,7 +123,7 @@ impl Shell {
         let mut bash = Command::new("bash");
         bash.env_clear()
             .env("PATH", format!("{}:/usr/bin:/bin", self.dir.path().join("bin").display()))
-            // By its number: not every system knows its name.
+            // The user is named by its number: not every system knows its name.
             .env("USER", rustix::process::getuid().as_raw().to_string())
             .args(["-c", &script])
             .current_dir(self.dir.path().join("here"))

@@ -35,7 +35,7 @@ use crate::{
 pub enum Way {
     /// It does so by itself. Another voter has the whole log.
     CurrentVoter,
-    /// As before, but the voter that has the whole log is dead.
+    /// It does so by itself, but the voter that has the whole log is dead.
     ThirdVoterDead,
     /// Its disk hangs.
     HungDisk,
@@ -141,7 +141,7 @@ impl Script {
             Way::CurrentVoter | Way::ThirdVoterDead => self.give_up(leader).await?,
             Way::HungDisk => {
                 self.world.with(leader, |machine| machine.disk.set(Mood::Hanging));
-                // A write, so that the leader notices.
+                // A write lets the leader notice.
                 let world = self.world.clone();
                 tokio::spawn(async move { request_at(&world, leader, next_number(), LIMIT).await });
             }

@@ -77,7 +77,7 @@ struct State {
 /// How a call may fail on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
-    /// At most once.
+    /// The message arrives at most once.
     Once,
     /// Perhaps twice.
     PerhapsTwice,

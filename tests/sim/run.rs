@@ -73,7 +73,7 @@ fn simulate(seed: u64, trace: &Arc<Trace>, record: &Arc<Record>) -> Result<(), S
         config.log_keep_bytes = rng.random_range(1_000..6_000);
     }
     if rng.random_bool(0.5) {
-        // As long as the margin allows.
+        // The lease is as long as the margin allows.
         config.lease_ms = 245;
     }
     if rng.random_bool(0.5) {

@@ -274,7 +274,7 @@ pub fn key(id: u64) -> Option<v1::Key> {
 pub async fn request_at<Q: SequenceRequest<Answer: Send + 'static> + Clone + 'static>(
     world: &World, node: Host, request: Q, patience: Duration,
 ) -> Result<Q::Answer, Status> {
-    // As over gRPC: the answer leaves before the caller hangs up.
+    // The answer leaves before the caller hangs up, as over gRPC.
     let time_to_answer = patience * 9 / 10;
     let (link, network) = ((CLIENTS, node), &world.network);
     let call = network.call(link, Delivery::Once, patience, request, {

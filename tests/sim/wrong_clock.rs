@@ -40,7 +40,7 @@ const CALM: Weather = Weather { delay_ms: 2, lost: 0, twice: 0, late: 0 };
 const PATIENCE: Duration = Duration::from_millis(500);
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: u64 = 86_400_000;
-/// 70 years.
+/// How far a wrong clock is off, in milliseconds: 70 years.
 const WRONG_MS: i64 = 2_208_988_800_000;
 /// How long things may take that must come.
 const LIMIT: Duration = Duration::from_secs(20);

@@ -147,7 +147,7 @@ async fn every_port_speaks_tls_1_2_and_1_3_and_nothing_older() {
             let is_answered = is_answered(&mut stream, port.says).await;
             assert!(is_answered, "{:?} at the {} port", version.version, port.name);
         }
-        // The same words, but for the version.
+        // The bytes are the same but for the version.
         for (version, told) in [
             (0x0303, (HANDSHAKE, None)),
             (0x0302, (ALERT, Some(PROTOCOL_VERSION))),

@@ -292,7 +292,7 @@ async fn a_removed_node_that_keeps_its_certificate_may_say_hello_and_nothing_els
     let opened = at_leader.peer.forward(ReceiverStream::new(asked)).await.expect("a stream");
     let mut replies = opened.into_inner();
     in_time("a reply", replies.message()).await.expect("it is a member").expect("a reply");
-    // Over its connection, but in the name of another node.
+    // The append comes over the node's connection, but in the name of another node.
     let mut forged = Appends::over_one_stream(speaker(follower));
     forged.answer(forged.of.append_of(0)).await.expect("an answer").expect("an answer");
     forged.of.header.from = leader;
