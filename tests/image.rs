@@ -1,5 +1,5 @@
-//! The image that dist/image makes: each part is what its name says, all of it is root's but the data, and nothing is missing
-//! that the program needs. A tiny program stands for the node, unless the image is run.
+//! The image that dist/image makes: each part has the content that its name says, all of it is root's but the data, and
+//! nothing is missing that the program needs. A tiny program stands for the node, unless the image is run.
 
 mod run;
 

@@ -431,8 +431,8 @@ impl Scanned {
         answered
     }
 
-    /// Waits until a node holds nothing of the scans: no connection, whatever it was doing (a handshake is part of one), no
-    /// call, and no memory. One connection of a caller may be open at the port for gRPC.
+    /// Waits until a node holds nothing of the scans: no connection, in any state (a handshake is part of one), no call, and
+    /// no memory. One connection of a caller may be open at the port for gRPC.
     async fn until_nothing_is_held(&self, context: &NodeContext) {
         let held = |kind| context.callers.held(kind);
         until("no client holds a connection", || held(CountedKind::Connection) <= 1).await;

@@ -26,7 +26,7 @@ const REQUEST_ID_BYTES_MAX: usize = 64;
 
 /// A client of one cluster. It is cheap to clone, and meant to be shared by all tasks.
 ///
-/// Answers tell it who the voters are, and those of `next`, `next_range` and segments also who leads: from then on it sends
+/// Answers name the voters, and answers to `next`, `next_range` and segments also name the leader: from then on it sends
 /// these straight to the leader. It keeps working when the servers that it was given are gone. It asks given servers that are
 /// no members only if no member answers.
 ///

@@ -81,7 +81,7 @@ impl Counter {
 pub struct Monitor(Arc<Mutex<Terms>>);
 
 impl Monitor {
-    /// Asks all nodes who leads, until the set is dropped.
+    /// Asks all nodes for the leader, until the set is dropped.
     pub fn watch(&self, nodes: &KnownNodes, recorder: &Arc<Recorder>, tasks: &mut JoinSet<()>) {
         let (monitor, nodes, recorder) = (self.clone(), nodes.clone(), recorder.clone());
         tasks.spawn(async move {

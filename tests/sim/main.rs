@@ -3,7 +3,7 @@
 //!
 //! * `cargo test --test sim` runs 200 seeds on all cores and prints how many a minute.
 //! * `RATCHET_SIM_SEED=7 cargo test --test sim -- one_seed --nocapture` replays one, with its trace;
-//!   `RATCHET_SIM_NOTES=1` adds every message, `RUST_LOG=ratchet=info` what the nodes log.
+//!   `RATCHET_SIM_NOTES=1` adds every message, `RUST_LOG=ratchet=info` the nodes' logs.
 //! * `cargo test --test sim -- --ignored forever --nocapture` goes on until it is stopped, or a seed
 //!   fails.
 //! * `RATCHET_SIM_SEEDS=1000` sets how many seeds are run, `RATCHET_SIM_FIRST=5000` the first one.

@@ -41,8 +41,8 @@ pub struct Controls {
 /// Holes and accounts are judged when a run is over.
 const SHOWS_AT_THE_END: &str = "--seconds=10";
 
-/// A planted bug, the run that catches it, and the findings that it must have. A violation of another kind may have another
-/// cause.
+/// A planted bug, the run that catches it, and the finding that the run must have. A violation of another kind may have
+/// another cause.
 struct Control {
     bug: &'static str,
     finds: Finding,

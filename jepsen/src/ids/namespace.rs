@@ -25,9 +25,9 @@ pub const SCARCE: &str = "ids-own";
 const NO_KEYS: IdNamespace =
     IdNamespace { name: PLAIN, format: "snowflake", parameters: &[], keys: 0, count_max: 2_000 };
 
-/// All. First those with a worker: any node makes their ids, and so does the product's client. The large calls of namespaces
-/// whose unit of time is a second use up their counters. Then those without a worker: the leader makes their ids, from the
-/// sequence of a key.
+/// All namespaces. First come the ones with a worker: any node makes their ids, and so does the product's client. The large
+/// calls of namespaces whose unit of time is a second use up their counters. Then come the ones without a worker: the leader
+/// makes their ids, from the sequence of a key.
 pub static ALL: [IdNamespace; 10] = [
     NO_KEYS,
     IdNamespace {
