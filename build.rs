@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     generate()
 }
 
-/// What the packager says, or else what the checkout is at.
+/// The commit that the packager names, or else the commit of the checkout.
 fn commit() -> Result<String, Box<dyn Error>> {
     println!("cargo:rerun-if-env-changed=RATCHET_COMMIT");
     if let Ok(told) = env::var("RATCHET_COMMIT")
@@ -48,7 +48,7 @@ fn commit() -> Result<String, Box<dyn Error>> {
 fn generate() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    // What the reflection service shows: the public API alone.
+    // The descriptors that the reflection service shows are of the public API alone.
     let mut public = protox::Compiler::new(["proto"])?;
     public.include_imports(true).include_source_info(true).open_files(PUBLIC)?;
     fs::write(out.join("ratchet.v1.bin"), public.encode_file_descriptor_set())?;
@@ -123,7 +123,7 @@ fn operations(api: &DescriptorPool) -> Result<Vec<Operation>, Box<dyn Error>> {
     Ok(found)
 }
 
-/// What an operation is, for the type of its request.
+/// The implementations of `Operation`, for the type of each request.
 fn implementations(operations: &[Operation]) -> String {
     let implementation = |operation: &Operation| {
         let Operation { method, is_idempotent, only_reads, .. } = operation;
@@ -139,7 +139,7 @@ fn implementations(operations: &[Operation]) -> String {
     operations.iter().map(implementation).collect()
 }
 
-/// What the caller of each method needs, for the type of its request.
+/// The needs of each method from its caller, for the type of its request.
 ///
 /// # Errors
 /// If a method of the public API does not say it, or says it in a way that means nothing.
@@ -151,7 +151,7 @@ fn needs(api: &DescriptorPool) -> Result<String, Box<dyn Error>> {
         let wanted = match options.has_extension(&option) {
             true => wanted(&asked, options.get_extension(&option).as_message().ok_or("needs")?)
                 .ok_or_else(|| format!("{}: the option needs", method.full_name()))?,
-            // What nodes alone ask for, and no service of the peers' own answers.
+            // Nodes alone make this request, and no service of the peers' own answers it.
             false if method.parent_service().package_name() == "ratchet.peer.v1" => {
                 "Wanted::OfNodes".to_owned()
             }
@@ -172,7 +172,7 @@ fn needs(api: &DescriptorPool) -> Result<String, Box<dyn Error>> {
     Ok(found.iter().map(implementation).collect())
 }
 
-/// The expression for what a caller needs of whom `asked` comes. `None` if fields or values do not fit.
+/// The expression for the needs of `asked` from its caller. `None` if fields or values do not fit.
 fn wanted(asked: &MessageDescriptor, needs: &DynamicMessage) -> Option<String> {
     let text =
         |name| needs.get_field_by_name(name).and_then(|value| value.as_str().map(str::to_owned));
@@ -202,7 +202,7 @@ fn wanted(asked: &MessageDescriptor, needs: &DynamicMessage) -> Option<String> {
     }
 }
 
-/// The operations that are `served` so, each with what serves it.
+/// The operations that are `served` so, each with its server.
 fn table(operations: &[Operation], served: &[&str]) -> String {
     let rows = operations.iter().filter(|operation| served.contains(&operation.served));
     let row = |Operation { method, served, .. }: &Operation| {
@@ -237,7 +237,7 @@ fn services(api: &DescriptorPool) -> String {
     format!("/// The services of the public API.\npub const SERVICES: &[&str] = &{names:?};\n")
 }
 
-/// The type of a message, below the module of what is generated.
+/// The type of a message, below the module of the generated code.
 fn path(message: &MessageDescriptor) -> String {
     let module = if message.package_name() == "ratchet.v1" { "v1" } else { "peer" };
     format!("{module}::{}", message.name())
@@ -280,7 +280,7 @@ fn over_http(api: &DescriptorPool, served: &[Operation]) -> Result<String, Box<d
             let in_path = in_path(&asked, path)?;
             // `ids` checks a message before it waits for the kind of its key.
             let keys = fields(&asked, |field| answered_by != "ids" && is_key(field));
-            // The router cannot tell apart what follows the last field.
+            // The router cannot tell apart the texts after the last field.
             let (route, action) =
                 path.split_at(path.find("}:").map_or(path.len(), |place| place + 1));
             rows += &format!(

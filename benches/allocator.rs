@@ -1,5 +1,5 @@
-//! Measures what a number costs in the leader's memory, fence included. The term is real: it belongs to a
-//! cluster of one node, with a data directory of its own.
+//! Measures the cost of a number in the leader's memory, fence included. The term is real: it belongs to
+//! a cluster of one node, with a data directory of its own.
 //!
 //! `cargo bench --bench allocator`
 
@@ -75,7 +75,7 @@ impl Bench {
         let bench = Bench {
             stride,
             deadline: Instant::now() + Duration::from_secs(3_600),
-            // The namespace `book` of a fresh cluster, with another step.
+            // This is the namespace `book` of a fresh cluster, with another step.
             namespace: Namespace::new(
                 NamespaceId(1),
                 NamespaceConfig { step: 1 << 40, section_size, ..NamespaceConfig::new("book") },

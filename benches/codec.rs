@@ -1,4 +1,4 @@
-//! Measures what it costs to read and write messages on the wire and log entries.
+//! Measures the cost of reading and writing messages on the wire and log entries.
 //!
 //! `cargo bench --bench codec`
 

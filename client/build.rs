@@ -67,7 +67,7 @@ fn with_own_json(made: String) -> Result<String, &'static str> {
     }
 }
 
-/// The text with `with` of what stands between `from` and the next `to`, in the place of all three.
+/// The text with each part from `from` to the next `to` replaced: `with` makes the new part of the text between the two.
 #[cfg(feature = "json")]
 fn replaced_to_end(text: &str, from: &str, to: &str, with: impl Fn(&str) -> String) -> String {
     let mut parts = text.split(from);

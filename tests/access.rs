@@ -126,7 +126,7 @@ async fn tokens_that_are_wrong_are_refused_also_where_none_is_needed() {
     }
     let refused = SequencerClient::new(channel(address)).next(call).await.expect_err("two tokens");
     assert_eq!(refused.code(), Code::Unauthenticated, "{refused}");
-    // What is meant for a proxy before the node says nothing.
+    // A header for a proxy before the node says nothing.
     let mut call = Request::new(NextRequest {
         namespace: "book".to_owned(),
         key: id(1),
@@ -317,7 +317,7 @@ async fn a_node_that_hears_of_no_leader_for_half_a_minute_tells_its_status_alone
     let unknown = AdminClient::new(asking(closed.cluster.address(left), None));
     let refused = unknown.clone().status(StatusRequest {}).await.expect_err("who shows nothing");
     assert_eq!(refused.code(), Code::Unauthenticated, "{refused}");
-    // Whatever else is asked for, over each interface, by who may do it.
+    // All other requests are made, over each interface, by callers that may make them.
     let addresses = closed.cluster.nodes[&left].addresses();
     let (grpc, http) = (addresses.client, addresses.http.expect("a port"));
     let watched = "/ratchet.v1.Sequencer/WatchRoute";

@@ -13,7 +13,7 @@ use common::{cluster::Cluster, until, with_metrics};
 use ratchet::{proto::v1::Build, version};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// What the nodes log.
+/// The lines that the nodes log.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -114,7 +114,7 @@ async fn peers_of_another_release_are_named_once_in_the_log_of_both() {
     for line in lines {
         assert!(line.contains("WARN") && line.contains(version::LONG), "{line}");
     }
-    // What is optional is logged as people write it, or left out.
+    // An optional value is logged as people write it, or left out.
     let listening = log.lines("listening");
     assert!(listening.iter().any(|line| line.contains("metrics=127.")), "{listening:#?}");
     let own = log.lines(" ratchet::");

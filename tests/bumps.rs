@@ -98,7 +98,7 @@ async fn large_counts_on_a_hot_key_take_their_turn_among_small_ones() {
         done.unwrap();
     }
     println!("{LARGE} large counts: {} bump entries", after - before);
-    // One for the large count, one for those that stood behind it.
+    // One bump is for the large count, and one for the calls that stood behind it.
     assert!(after - before <= 3 * LARGE, "{} entries", after - before);
 }
 

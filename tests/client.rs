@@ -49,7 +49,7 @@ async fn requests_that_wait_together_for_one_key_get_one_range_in_the_order_of_a
     let asking = tokio::task::spawn_blocking(move || {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        // From now on the client runs here, and knows what kind of namespace it is.
+        // From now on the client runs here, and knows the kind of the namespace.
         runtime.block_on(client.next("book", 6)).expect("a number");
         let requests = context.metrics.request_seconds.of(Interface::grpc);
         let before = requests.count();

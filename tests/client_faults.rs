@@ -127,8 +127,8 @@ async fn a_call_to_a_server_that_knows_no_leader_is_unavailable_at_the_deadline(
     cluster.crash(leader).await;
     let client = builder([cluster.address(alive)]).timeout(Duration::from_millis(500));
     let client = client.build().unwrap();
-    // On a busy machine the client may give up before the server says it. What was sent to the leader when it ended may be
-    // done.
+    // On a busy machine the client may give up before the server says it. A request that was sent to the leader when it
+    // ended may be done.
     eventually("what the server says", async || {
         let error = client.next("book", 1).await.expect_err("nobody leads");
         let says = error.to_string().contains("leader");
@@ -154,7 +154,7 @@ async fn a_client_that_does_not_follow_the_leader_says_so_when_its_servers_are_g
 /// A server that hands out the same number again and again.
 #[derive(Default)]
 struct Broken {
-    /// What a route says that it tells, if its caller wants one.
+    /// The cluster's id in the route, if its caller wants one.
     cluster_id: Option<&'static str>,
     /// The versions of the route that its callers knew.
     known: Arc<Mutex<Vec<u64>>>,

@@ -1,4 +1,4 @@
-//! Any node of a cluster hands out strictly increasing numbers, and passes on what it is asked for.
+//! Any node of a cluster hands out strictly increasing numbers, and passes requests on.
 
 use std::sync::{Arc, Mutex};
 
@@ -53,7 +53,7 @@ async fn a_follower_passes_a_message_on_as_it_came_with_a_field_that_it_does_not
     cluster.all_answer().await;
     let follower = other_than(cluster.leader().await);
     let mut message = GetNamespaceRequest { namespace: "book".to_owned() }.encode_to_vec();
-    // Field 1 000, a text.
+    // This is field 1 000, a text.
     message.extend([0xc2, 0x3e, 3, b'n', b'e', b'w']);
     let message = Bytes::from(message);
     passed.lock().expect("no panic").clear();

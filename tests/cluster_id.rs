@@ -1,5 +1,5 @@
-//! Every cluster has an id of its own, which all its nodes tell, and which never changes. They refuse what is meant for
-//! another one.
+//! Every cluster has an id of its own, which all its nodes tell, and which never changes. They refuse requests that are
+//! meant for another cluster.
 
 use crate::common::{
     PATIENCE, channel,

@@ -158,7 +158,7 @@ fn a_configuration_that_cannot_work_does_not_start() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let data = data.to_str().unwrap();
-    // With the defaults.
+    // All settings have their defaults.
     let start = |more: &[&str]| {
         let mut command = ratchet();
         command.env_clear().args(["start", "--data-dir", data]).args(more);

@@ -1,4 +1,4 @@
-//! What callers may do to a node by connecting, keeping silent, and hanging up.
+//! The harm that callers may do to a node by connecting, keeping silent, and hanging up.
 
 use std::{
     net::SocketAddr,
@@ -116,7 +116,7 @@ fn open_connections(cluster: &Cluster) -> i64 {
 
 /// Opens as many connections as the only node has left, beside the one that the test has.
 async fn all_connections(cluster: &Cluster) -> Vec<TcpStream> {
-    // Those by which the cluster was started end a moment later.
+    // The connections by which the cluster was started end a moment later.
     until("no other connection is open", || open_connections(cluster) == 1).await;
     let most = i64::try_from(cluster.configs[&1].client_connections_max).expect("a few");
     let mut held = Vec::new();
@@ -156,7 +156,7 @@ async fn full_ports_for_clients_keep_no_administrator_out_and_idle_connections_m
     })
     .await;
     let (address, admin) = (cluster.address(1), cluster.admin_address(1));
-    // All calls, and all connections.
+    // These are all calls, and all connections.
     let (_messages, stream) = mpsc::channel(1);
     let mut client = cluster.client(1);
     let answers = client.sequencer.next_many(ReceiverStream::new(stream));

@@ -1,4 +1,4 @@
-//! A node whose disk fails, hangs, or goes back in time does no harm, and says what is wrong.
+//! A node whose disk fails, hangs, or goes back in time does no harm, and names its fault.
 
 use std::{
     collections::BTreeMap,
@@ -203,7 +203,7 @@ fn current_of_a_cold_key_waits_for_a_disk_that_hangs_and_holds_up_no_other_call(
             let is_there = is_there.clone();
             nodes.spawn_blocking(move || {
                 is_there.send(()).unwrap();
-                // Ends with the sender.
+                // The wait ends with the sender.
                 let _ = wait.recv();
             });
             let_go

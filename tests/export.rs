@@ -1,4 +1,4 @@
-//! Exports: the last numbers of keys, and rows over HTTP. `import` shows that what was exported can be imported.
+//! Exports: the last numbers of keys, and rows over HTTP. `import` shows that an export can be imported.
 
 use std::{
     collections::BTreeMap,
@@ -79,7 +79,7 @@ async fn an_exact_export_has_the_last_numbers_and_none_that_came_before_it_is_gr
     assert!(received.load(SeqCst) > 200, "numbers were taken meanwhile");
 }
 
-/// What chunks hold. Fails unless the last one has come.
+/// The content of chunks. Fails unless the last one has come.
 fn unchunked(mut chunks: &str) -> String {
     let mut body = String::new();
     loop {
@@ -176,7 +176,7 @@ async fn a_file_that_an_export_replaces_keeps_its_mode_and_what_is_no_file_is_no
     assert!(link.is_symlink());
 }
 
-/// Runs the command with a cluster's servers, and answers its exit code and what it says on standard error.
+/// Runs the command with a cluster's servers, and returns its exit code and its output on standard error.
 async fn run(cluster: &Cluster, arguments: &[&str]) -> (Option<i32>, String) {
     let servers: Vec<String> =
         (cluster.nodes.keys()).map(|id| cluster.address(*id).to_string()).collect();

@@ -116,7 +116,7 @@ async fn many_keys_of_a_shared_section_are_raised_with_few_bumps() {
     let before = metrics.of_set(1).bumps.get();
     let floors = (10..20_010).map(|id| (Key::Id(id), 1_000_000 + id));
     client.raise_many("uid", floors).await.expect("floors");
-    // Those that wait while one bump is under way share the next one.
+    // Calls that wait while one bump is under way share the next one.
     let bumps = metrics.of_set(1).bumps.get() - before;
     assert!((1..200).contains(&bumps), "{bumps} bumps for 20 000 keys");
     assert_eq!(client.next("uid", 5).await.expect("a number"), 2);

@@ -95,7 +95,7 @@ async fn nodes_without_data_wait_and_say_so_until_one_of_them_is_asked_to_found_
     assert_eq!((&first["founded"], &first["cluster"]), (&true.into(), &"test".into()));
     assert_eq!(first["voters"], serde_json::json!(["1", "2", "3"]));
     cluster.client(3).next_at_last(1).await;
-    // Again, in each way, and by way of each node.
+    // It is founded again, in each way, and by way of each node.
     let again = ask("found").await;
     assert!(again.status.success(), "{again:?}");
     let again = json(&again.stdout);
@@ -127,7 +127,7 @@ async fn when_all_nodes_are_asked_at_once_one_cluster_is_founded() {
     }
 }
 
-/// As the pods of a StatefulSet: they start one by one, and the command may come first.
+/// Nodes start like the pods of a StatefulSet: one by one, and the command may come first.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_founder_waits_for_nodes_that_start_later_in_any_order() {
     for order in [[1, 2, 3], [3, 2, 1]] {
@@ -214,7 +214,7 @@ async fn a_node_that_is_started_again_while_the_founder_waits_takes_part() {
     cluster.client(2).next_at_last(1).await;
 }
 
-/// What the founder heard of a node may have changed by the time that it founds.
+/// The state of a node that the founder heard may have changed by the time that it founds.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_founded_with_a_node_that_has_joined_another_cluster_meanwhile() {
     let mut other = Cluster::start(1, |_| {}).await;
@@ -320,7 +320,7 @@ async fn founder_stopped_in_the_middle() -> Cluster {
 async fn a_founder_that_was_stopped_in_the_middle_keeps_no_other_node_from_founding() {
     let mut cluster = founder_stopped_in_the_middle().await;
     cluster.start_node(1).await;
-    // What node 1 has claimed is let go in time. What they are told until then depends on the moment.
+    // Node 1 lets its claims go in time. The answers until then depend on the moment.
     let asked = futures::future::join_all([2, 3].map(|id| found(&cluster, id))).await;
     let founders = asked.iter().filter(|answer| matches!(answer, Ok(true))).count();
     assert_eq!(founders, 1, "{asked:?}");
@@ -423,7 +423,7 @@ async fn a_cluster_whose_data_is_gone_waits_and_a_node_whose_data_is_gone_cannot
         cluster.start_node(id).await;
     }
     let refused = founding.await.expect("no panic").expect_err("they belong to a cluster");
-    // Whichever comes first: the answer of a member, or the end of the node.
+    // Either the answer of a member or the end of the node comes first.
     assert!(matches!(refused.code(), Code::AlreadyExists | Code::Unavailable), "{refused}");
     cluster.client(2).next_at_last(1).await;
     assert_eq!(cluster.nodes[&2].context().services.members.cluster_id(), before);
@@ -463,7 +463,7 @@ async fn a_cluster_for_trying_founds_itself_and_its_directory_and_others_are_not
     let (node, _) = dev_node(&tried, &[]);
     assert_eq!(node.ended().await.code(), Some(78));
     assert!(log(&tried).contains("Start it with --dev"), "{}", log(&tried));
-    // Without the flag it waits, whatever a variable says, and is never founded by the flag afterwards.
+    // Without the flag it waits, at any value of a variable, and is never founded by the flag afterwards.
     let (node, mut client) = dev_node(&waits, &[]);
     let status = eventually("a status", async || client.status().await.ok());
     assert!(status.await.waits);

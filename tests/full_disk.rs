@@ -45,7 +45,7 @@ async fn cluster_with(n: u64, times: impl Fn(&mut Config)) -> (Cluster, Vec<Disk
     (cluster, disks)
 }
 
-/// Waits until the node says that it is ready, and says that its disk is low, or nothing of it; answers what it says.
+/// Waits until the node says that it is ready, and says that its disk is low, or nothing of it; returns its text.
 async fn until_low(cluster: &Cluster, node: u64, low: bool) -> String {
     let metrics = cluster.nodes[&node].addresses().metrics.expect("a metrics port");
     eventually("what the node says of its disk", async || {
@@ -99,7 +99,7 @@ fn assert_refused<T: std::fmt::Debug>(refused: Result<T, Status>) {
     }
 }
 
-/// Of a message for two keys, the second of which is new.
+/// Fails unless a message for two keys was refused for the second key alone, which is new.
 fn assert_second_refused(answer: &NextManyResponse) {
     assert!(answer.firsts[0] > 0, "{answer:?}");
     let refused = answer.refused.first().expect("some keys are refused");
@@ -148,7 +148,7 @@ async fn below_the_reserve_new_keys_and_namespaces_are_refused_and_keys_in_use_g
     let new = CreateNamespaceRequest { name: "new".into(), ..CreateNamespaceRequest::default() };
     assert_refused(create(&mut client, new.clone()).await);
 
-    // Ten steps: so many bumps.
+    // These are ten steps, and as many bumps.
     for _ in 0..10 {
         client.try_next("book", id(1), 10_000).await.unwrap();
     }
@@ -156,7 +156,7 @@ async fn below_the_reserve_new_keys_and_namespaces_are_refused_and_keys_in_use_g
     client.try_next("bills", id(1), 1).await.unwrap();
     raise(&mut client, 1, 1_000_000).await.unwrap();
 
-    // More than the reserve, and not by enough.
+    // The free space is above the reserve, but not by enough.
     disks[0].set_free_mb(RESERVE_MB + 1);
     eventually("the next measurement", async || {
         let free = client.status().await.unwrap().disk?.free_bytes;
@@ -269,7 +269,7 @@ async fn new_keys_are_refused_while_the_voters_whose_disks_have_room_are_no_majo
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_voter_that_answers_late_counts_for_a_while_as_one_whose_disk_has_room() {
-    // Less than the 1.5 s for which it counts at least.
+    // The timeout is below the 1.5 s for which the voter counts at least.
     let times =
         |config: &mut Config| (config.election_timeout_ms, config.lease_ms) = (1_400, 1_300);
     let (cluster, disks) = cluster_with(3, times).await;

@@ -140,7 +140,8 @@ async fn a_request_of_a_follower_that_takes_the_namespace_for_an_older_one_is_no
     assert_eq!(following.metrics.forwards.get() - forwards, 2);
     assert_eq!(leading.metrics.of_set(1).takes.get() - takes, 1);
 
-    // Now the leader reaches nobody who could store its entry. That the id means nothing in the older namespace is no answer.
+    // Now the leader reaches no node that could store its entry. That the id means nothing in the older namespace is no
+    // answer.
     let third = others(leader).into_iter().find(|node| *node != follower).expect("a third node");
     cluster.links.cut(leader, cluster.configs[&third].peer_listen.to_string());
     let with_id = NextRequest {

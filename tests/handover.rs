@@ -47,7 +47,7 @@ async fn sigterm_hands_over_and_leaves_no_gap() {
     assert_hands_over_without_a_gap(Signal::TERM).await;
 }
 
-/// A terminal that is closed, or a supervisor that reloads what it supervises, sends it.
+/// A terminal that is closed, or a supervisor that reloads its processes, sends it.
 #[tokio::test(flavor = "multi_thread")]
 async fn sighup_hands_over_as_sigterm_does() {
     assert_hands_over_without_a_gap(Signal::HUP).await;
@@ -98,7 +98,7 @@ async fn with_a_silent_node(change: impl Fn(&mut Config)) -> (Cluster, u64, u64)
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transfer_waits_for_a_node_that_was_not_heard_lately() {
-    // For up to five election timeouts.
+    // The leader waits for up to five election timeouts.
     const PATIENT_FOR: Duration = Duration::from_secs(5 * 12);
     let slow = |config: &mut Config| {
         (config.election_timeout_ms, config.lease_ms) =
@@ -152,7 +152,7 @@ async fn a_transfer_to_a_node_that_does_not_answer_is_refused_and_changes_nothin
     assert_eq!(client.status().await.unwrap().term, term);
 }
 
-/// So many keys that trimming their ceilings takes several log entries.
+/// The number of keys. There are so many that trimming their ceilings takes several log entries.
 const KEYS: u64 = 30_000;
 
 /// A handover of many keys may take long on a busy machine, and must not be cut short.

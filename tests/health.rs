@@ -43,7 +43,7 @@ impl Probe {
         }
     }
 
-    /// Whether the node is ready by gRPC, and what it says by HTTP: the status and the text.
+    /// Whether the node is ready by gRPC, and its answer over HTTP: the status and the text.
     async fn ask(&mut self) -> (bool, u16, String) {
         let request = HealthCheckRequest { service: "ratchet.v1.Sequencer".into() };
         let answer = self.health.check(request).await.expect("an answer");

@@ -1,4 +1,4 @@
-//! The interface for HTTP: numbers and namespaces in JSON, from whichever node is asked, and problems that say what was wrong.
+//! The interface for HTTP: numbers and namespaces in JSON, from any node, and problems that name the fault.
 
 use crate::common::{
     Page, cluster::Cluster, eventually, http, in_time, other_than, until, with_http, with_metrics,
@@ -95,7 +95,7 @@ async fn one_request_takes_numbers_of_many_keys() {
     assert_eq!(failure["reason"], json!("REASON_NUMBERS_EXHAUSTED"), "{taken}");
     let why = failure["message"].as_str().expect("why");
     assert!(why.contains("max 3 of namespace"), "{why}");
-    // Names are written as they are, and those that are no text in base64. What looks like base64 is a name.
+    // Names are written as they are, and names that are no text in base64. A text that looks like base64 is a name.
     json(&cluster, 1, "POST /v1/namespaces", r#"{"name": "n", "key_kind": 2}"#).await;
     for (names, firsts) in [
         (r#"["a", {"base64": "Yv8="}]"#, ["1", "1"]),
@@ -142,7 +142,7 @@ async fn namespaces_are_created_shown_changed_and_deleted() {
     let page = ask(&cluster, 1, "POST /v1/namespaces", create).await;
     assert_eq!(page.status, 201, "{}", page.body);
     let created: Value = serde_json::from_str(&page.body).expect("JSON");
-    // What is absent is left out: count_max, keys_max and format.
+    // Absent fields are left out: count_max, keys_max and format.
     let expected = json!({
         "name": "chat", "key_kind": "KEY_KIND_NAME", "step": "5", "step_min": "5", "step_max": "5",
         "increment": "100", "start": "100", "max": i64::MAX.to_string(), "section_size": "1", "gapless": false,
@@ -173,7 +173,7 @@ async fn namespaces_are_created_shown_changed_and_deleted() {
     let limited = json(&cluster, 1, "POST /v1/namespaces", limited).await;
     assert_eq!((&limited["keys_max"], &limited["key_kind"]), (&json!("4"), &json!("KEY_KIND_ID")));
     assert!(limited["format"].as_str().expect("a text").contains("worker"), "{limited}");
-    // Names may hold what a path may not: it is encoded.
+    // Names may hold characters that a path may not: they are encoded.
     let taken = json(&cluster, 1, "POST /v1/namespaces/chat/keys/a%2Fb%3A%20c:next", "").await;
     assert_eq!(taken["first"], json!("100"));
     let last = json(&cluster, 1, "GET /v1/namespaces/chat/keys/a%2Fb%3A%20c", "").await;
@@ -682,7 +682,7 @@ async fn a_connection_that_is_too_old_ends_with_an_answer_that_says_so() {
     let mut stream = TcpStream::connect(address).await.expect("a connection");
     let request = "POST /v1/namespaces/book/keys/1:next HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
     let mut said = Vec::new();
-    // Young for a millisecond.
+    // The connection is young for a millisecond.
     let asking = async {
         while !String::from_utf8_lossy(&said).contains("connection: close") {
             stream.write_all(request.as_bytes()).await.expect("sent");

@@ -30,7 +30,7 @@ async fn until_idle_keys_are_gone(cluster: &Cluster, leader: u64) {
     until("all keys are evicted", gone).await;
 }
 
-/// As [`until_idle_keys_are_gone`], and the log says what was used of them all.
+/// As [`until_idle_keys_are_gone`], and the log says how many numbers of each were used.
 async fn until_idle_keys_are_evicted(cluster: &Cluster, leader: u64) {
     until_idle_keys_are_gone(cluster, leader).await;
     // They are counted once their release is applied.
@@ -44,7 +44,7 @@ async fn until_idle_keys_are_evicted(cluster: &Cluster, leader: u64) {
 /// A cluster that evicts keys soon, and its leader.
 async fn forgetful(change: impl Fn(&mut Config)) -> (Cluster, u64) {
     let cluster = Cluster::start(3, |config| {
-        // Longer than a message takes on a busy machine.
+        // This is longer than a message takes on a busy machine.
         config.key_idle_ms = 300;
         change(config);
     })
@@ -114,7 +114,7 @@ async fn a_shared_section_that_was_evicted_goes_on_above_the_highest_number_of_i
     let (cluster, leader) = forgetful(|_| {}).await;
     let mut client = cluster.client(leader);
     create_members(&mut client).await;
-    // Two sections whose ids lie close together, and one with ids far apart.
+    // There are two sections whose ids lie close together, and one with ids far apart.
     let keys: Vec<u64> = (0..200).chain((200..300).step_by(20)).collect();
     let counted = || metrics(&cluster, leader).numbers_skipped.get(SkipCause::shared_section);
     for round in 1..=3 {
@@ -167,7 +167,7 @@ async fn keys_of_shared_sections_that_come_and_go_under_load_and_through_handove
     for caller in 0..4 {
         let mut client = cluster.client(1 + caller % 3);
         callers.push(tokio::spawn(async move {
-            // Keys of its own, in three sections that all callers share.
+            // The caller has keys of its own, in three sections that all callers share.
             let mut last = HashMap::new();
             for round in 0..400 {
                 let key = caller + 4 * (round % 60);
@@ -259,7 +259,7 @@ async fn a_memory_that_is_full_takes_new_keys_for_idle_ones_and_stays_within_its
             let keys = (first..first + 5_000).collect();
             let numbers = client.next_of_each(keys).await.expect("numbers");
             assert_eq!(numbers, vec![round; 5_000]);
-            // What waits takes room, too: a message has 5 000 keys.
+            // Waiting requests take room, too: a message has 5 000 keys.
             let bytes = memory(&cluster, leader).bytes;
             assert!(bytes < 2 << 20, "{bytes}");
         }

@@ -1,4 +1,4 @@
-//! Ids with a shape: unique whoever makes them, in order for each maker, whatever its clock does.
+//! Ids with a shape: unique among all makers, and in order for each maker, under any jumps of its clock.
 
 use std::{
     collections::HashSet,

@@ -1,5 +1,5 @@
-//! The image that dist/image makes: each part is what its name says, all of it is root's but the data, and nothing is missing
-//! that the program needs. A tiny program stands for the node, unless the image is run.
+//! The image that dist/image makes: each part has the content that its name says, all of it is root's but the data, and
+//! nothing is missing that the program needs. A tiny program stands for the node, unless the image is run.
 
 mod run;
 
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 const VERSION: &str = "1.2.3";
 const COMMIT: &str = "0123456789ab";
 
-/// What `command` prints. It must succeed.
+/// The output of `command`, which must succeed.
 fn printed(command: &mut Command) -> Vec<u8> {
     let ran = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let Output { status, stdout, stderr } = ran;
@@ -37,7 +37,7 @@ struct Image {
 }
 
 impl Image {
-    /// Of a program that does nothing.
+    /// An image of a program that does nothing.
     fn new() -> Image {
         Image::of_source("int main(void) { return 42; }\n")
     }
@@ -50,7 +50,7 @@ impl Image {
         })
     }
 
-    /// Of the program that `make` puts at the path that it is given.
+    /// An image of the program that `make` puts at the path that it is given.
     fn of(make: impl FnOnce(&Path)) -> Image {
         let dir = TempDir::new().unwrap();
         let path = |name: &str| dir.path().join(name);
@@ -96,7 +96,7 @@ impl Image {
         name
     }
 
-    /// What its index says of its one manifest.
+    /// The descriptor of its one manifest in its index.
     fn descriptor(&self) -> Value {
         let index = self.json("index.json");
         let manifests = index["manifests"].as_array().unwrap();
@@ -161,8 +161,8 @@ fn the_image_says_how_it_is_run_and_where_it_comes_from() {
     assert_eq!(run["StopSignal"], "SIGTERM");
     let variables = run["Env"].as_array().unwrap();
     assert!(variables.contains(&"RATCHET_DATA_DIR=/data".into()), "{run}");
-    // A runtime makes an empty volume for what is named there, and removes it with the container: a node whose volume somebody
-    // forgot would run.
+    // A runtime makes an empty volume for each path that is named there, and removes it with the container: a node whose
+    // volume somebody forgot would run.
     assert_eq!(run["Volumes"], Value::Null);
     for (name, value) in [
         ("version", VERSION),
@@ -256,8 +256,8 @@ fn the_program_runs_with_what_is_in_the_image_alone_and_licences_are_beside_it()
 /// A path of this machine.
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/main.rs");
 
-/// Searches an artefact for such paths, as dist/build does it last: none may be in what is installed. Answers whether there is
-/// none, and what was told.
+/// Searches an artefact for such paths, as dist/build does it last: none may be in an installed file. Returns whether there is
+/// none, and the output.
 fn searched(artefact: &Path) -> (bool, String) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("dist/search");
     let ran = Command::new(script).arg(artefact).output().unwrap();

@@ -164,7 +164,7 @@ async fn names_that_are_alike_are_told_and_so_is_a_mapped_name_that_never_had_a_
         let page = http_get(http, &format!("/api/segment/get/{tag}")).await;
         assert_eq!(page.body, number, "{tag}");
     }
-    // What it has to log is written when it has ended.
+    // All its lines are in the log when it has ended.
     assert!(processes.terminate(1).await.success());
     let log = fs::read_to_string(processes.log(1)).expect("a log");
     let first = log.lines().filter(|line| line.contains("the first number of a key"));
@@ -230,7 +230,7 @@ async fn rows_of_tinyids_table_keep_their_delta_and_remainder_or_are_refused() {
     let even = "1\torder\t1\t3000000\t1000\t2\t0\tNULL\t3\n";
     let says = "line 2: the row has delta 2 and remainder 0";
     refused("odd", &format!("{header}{even}"), says).await;
-    // A query that leaves the columns out would hide what they say.
+    // A query that leaves the columns out would hide their error.
     let says = "there is no column delta";
     refused("plain", "biz_type\tmax_id\norder\t3000000\n", says).await;
     let dump = "INSERT INTO `tiny_id_info` VALUES (1,'order',1,3000000,1000,1,0,NULL,NULL,3);\n";
@@ -299,7 +299,7 @@ async fn order_numbers_of_chapters_are_imported_for_each_book_and_none_comes_aga
     assert!(
         full.expect_err("a refusal").to_string().contains("has 0 of its 9999 order numbers left")
     );
-    // What is exported is imported elsewhere.
+    // The export is imported elsewhere.
     let servers: Vec<String> = processes.addresses().iter().map(ToString::to_string).collect();
     let mut export = ratchet();
     export.args(["export", "chapters", "--server", &servers.join(","), "--output"]).arg(&file);
@@ -466,7 +466,7 @@ async fn an_import_of_many_sections_and_keys_that_is_killed_goes_on_where_it_was
     for section in 0..SECTIONS {
         let (first, number) = (section * 10, section + 7);
         match section % 4 {
-            // A row of two sections, and two of keys.
+            // One section in four begins a row of two sections, and one has two rows of keys.
             0 => writeln!(rows, "{first}-{},{number}", first + 19).expect("a row"),
             1 => {}
             2 => writeln!(rows, "{first}-{},{number}", first + 9).expect("a row"),

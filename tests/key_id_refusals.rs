@@ -1,4 +1,4 @@
-//! What is refused of ids of a key, and of the namespaces that have them.
+//! The refusals of requests for ids of a key, and of namespaces that have such ids.
 
 use crate::common::{
     cluster::Cluster,

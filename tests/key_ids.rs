@@ -1,4 +1,4 @@
-//! Ids of formats without a worker: they come from a key's sequence, in order for each key whoever asks.
+//! Ids of formats without a worker: they come from a key's sequence, in order for each key among all callers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

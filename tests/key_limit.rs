@@ -24,7 +24,7 @@ use tokio::{
 };
 use tonic::Status;
 
-/// What each refusal says.
+/// The parts of each refusal's text.
 const SAYS: [&str; 3] = ["\"few\"", "keys_max 2", "namespace update few --keys-max N"];
 
 fn quiet(config: &mut Config) {

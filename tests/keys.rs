@@ -1,4 +1,4 @@
-//! Which keys there are, and what the cluster knows of one: by gRPC, over HTTP, and in a shell, from any node.
+//! The keys of a cluster, and its knowledge of one: by gRPC, over HTTP, and in a shell, from any node.
 
 use std::process::Command;
 
@@ -183,7 +183,7 @@ async fn what_a_crash_skips_is_in_the_accounts_of_the_key_and_of_the_day() {
     let leader = cluster.leader().await;
     let other = other_than(leader);
     let client = staying([cluster.address(other)]);
-    // One bump brings what both calls need, and a step: then 5 are used, and the others are left.
+    // One bump brings the numbers of both calls, and a step: then 5 are used, and the others are left.
     client.next_range("book", 42, 20_000).await.expect("numbers");
     client.next_range("book", 42, 5).await.expect("numbers");
     cluster.crash(leader).await;
@@ -287,7 +287,7 @@ async fn keys_are_listed_and_explained_over_http() {
     assert_eq!((known.get("first_id"), &known["ceiling"]), (None, &json!("1000000")));
     assert_eq!((&known["namespace"], &known["key"]), (&json!("room"), &json!("c/d")));
     assert_eq!((&known["held"]["last"], &known["held"]["left"]), (&json!("100"), &json!("9999")));
-    // What is written as an id is a name where the keys are names, and the other way round it is none.
+    // A key that is written as an id is a name where the keys are names, and the other way round it is none.
     client.next("room", "42").await.expect("a number");
     client.next("book", 42).await.expect("a number");
     for (namespace, first_id) in [("room", None), ("book", Some("42"))] {
@@ -303,7 +303,7 @@ async fn keys_are_listed_and_explained_over_http() {
         let (status, gaps) = get(&format!("room/gaps?{none}")).await;
         assert_eq!((status, gaps), (200, json!({"days": []})), "nothing is known to be used");
     }
-    // The second entry accounts for what was left of the first one's numbers.
+    // The second entry accounts for the rest of the first one's numbers.
     client.next_range("room", "a", 20_000).await.expect("numbers");
     let (_, gaps) = get("room/gaps").await;
     let day = &gaps["days"][0];

@@ -1,5 +1,5 @@
-//! The manifests for Kubernetes in dist/kubernetes and the chart in dist/helm, rendered by kustomize and helm themselves: what
-//! is rendered is valid and fits the node, the chart and the manifests say the same, nodes run with what is in them, and
+//! The manifests for Kubernetes in dist/kubernetes and the chart in dist/helm, rendered by kustomize and helm themselves: the
+//! rendered objects are valid and fit the node, the chart and the manifests say the same, nodes run with their settings, and
 //! nothing founds a cluster by itself.
 
 mod monitor;
@@ -34,7 +34,7 @@ fn overlays() -> Vec<String> {
     names.collect()
 }
 
-/// All that can be rendered, and what it is.
+/// All that can be rendered, with its name.
 fn all_rendered() -> Vec<(String, Objects)> {
     let mut all: Vec<(String, Objects)> =
         overlays().into_iter().map(|overlay| (overlay.clone(), kustomized(&overlay))).collect();
@@ -51,7 +51,7 @@ fn all_that_is_rendered_is_valid_for_the_oldest_and_the_newest_kubernetes() {
     let mut all = all_rendered();
     for name in ["found.yaml", "found-tls.yaml"] {
         let mut objects = file(name);
-        // The validator names what it looks at.
+        // The validator names the object that it looks at.
         objects.0[0]["metadata"]["name"] = json!("found");
         all.push((name.to_owned(), objects));
     }
@@ -100,8 +100,8 @@ fn the_chart_and_the_manifests_say_the_same() {
     }
 }
 
-/// The objects by kind and name, without what must differ: labels and sums of the one tool, and the sum of its content that
-/// kustomize puts into the name of a map. The manifests have files for more nodes.
+/// The objects by kind and name, without the parts that must differ: labels and sums of the one tool, and the sum of its
+/// content that kustomize puts into the name of a map. The manifests have files for more nodes.
 fn comparable(objects: &Objects, nodes: u64) -> BTreeMap<String, Value> {
     fn without_tools(value: &mut Value) {
         match value {
@@ -183,7 +183,7 @@ fn a_pod_that_lost_its_volume_gets_a_node_of_another_id_and_its_certificate() {
         }
         assert_eq!(file.lines().collect::<Vec<_>>(), lines);
     }
-    // The others go on: what would start them again has not changed.
+    // The others go on: the sums that would start them again have not changed.
     let sum = |objects: &Objects| {
         objects.stateful_set()["spec"]["template"]["metadata"]["annotations"].clone()
     };

@@ -1,4 +1,4 @@
-//! The local socket: who may open a node's data directory is let in there, whatever tokens there are.
+//! The local socket: a user that may open a node's data directory is let in there, with or without tokens in the cluster.
 
 use std::{
     fs,
@@ -46,7 +46,7 @@ pub fn socket_of(cluster: &Cluster, node: u64) -> Channel {
     Endpoint::from_shared(socket).expect("an address").connect_lazy()
 }
 
-/// Who asks over the local socket of a node with a token, or without.
+/// A caller that asks over the local socket of a node with a token, or without.
 fn local(cluster: &Cluster, node: u64, token: Option<&str>) -> Asking {
     asking_over(socket_of(cluster, node), token)
 }
@@ -152,7 +152,7 @@ async fn a_further_connection_is_closed_and_silent_ones_end_when_the_node_stops(
     let node = cluster.nodes.remove(&1).expect("a node");
     in_time("the end of the node", node.stop()).await;
     for mut one in silent {
-        // What the node has said before is its settings.
+        // The bytes before the end are the node's settings.
         in_time("the end of a silent one", one.read_to_end(&mut Vec::new())).await.expect("an end");
     }
     assert!(!socket.exists());

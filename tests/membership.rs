@@ -77,13 +77,13 @@ async fn a_change_of_members_that_is_impossible_is_refused_with_the_reason() {
     }
 }
 
-/// A listener at which something answers in these words, whatever it is asked.
+/// A listener at which a program answers every request in these words.
 async fn something_that_says(words: &'static str) -> String {
     let listener = TcpListener::bind((own_ip(), 0)).await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            // Who asks may have left.
+            // The caller may have left.
             let _ = stream.write_all(words.as_bytes()).await;
         }
     });
@@ -260,7 +260,8 @@ async fn promoting_a_learner_that_is_away_is_refused_unless_forced() {
     client.next_at_last(7).await;
 }
 
-/// Its first step is logged, and the second one is not: whoever asks again by itself could do harm.
+/// Its first step is logged, and the second one is not: a client that asks again by itself could do
+/// harm.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_outcome_of_a_change_whose_leader_hands_over_between_its_two_steps_is_unknown() {
     let status = in_time("a handover between the steps", async {
@@ -291,7 +292,7 @@ async fn change_while_the_leader_hands_over() -> Result<MembershipResponse, Stat
         async move { client.admin.promote_node(PromoteNodeRequest { id: 2, force: true }).await }
     });
     until("the first step is logged", || !group.is_sole_voter()).await;
-    // Raft proposes nothing more in this term, and goes on sending what it has.
+    // Raft proposes nothing more in this term, and goes on sending its entries.
     let handing_over = tokio::spawn({
         let (group, lease) = (group.clone(), lease.clone());
         async move { group.transfer(&lease, 2, PATIENCE).await }
@@ -366,7 +367,8 @@ async fn a_member_that_moved_to_another_address_is_found_there_once_it_is_update
     cluster.client(leader).next_at_last(7).await;
 }
 
-/// Has node 1 carry out what a follower passes on. The follower asked `again` if the answer of an earlier leader was lost.
+/// Has node 1 carry out a request that a follower passes on. The follower asked `again` if the
+/// answer of an earlier leader was lost.
 async fn passed_on<Q: Operation>(
     cluster: &Cluster, request: &Q, again: bool,
 ) -> Result<Q::Answer, Refusal> {

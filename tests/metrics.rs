@@ -1,5 +1,5 @@
-//! What `/metrics` says: in the format and by the naming rules of Prometheus, as docs/metrics.md says
-//! it, and what moves when something happens.
+//! The content of `/metrics`: its format and its names by the rules of Prometheus, its agreement with docs/metrics.md, and
+//! the values that change with an event.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -162,7 +162,7 @@ async fn docs_metrics_md_lists_what_there_is_and_nothing_else() {
     let cluster = Cluster::start(3, with_metrics).await;
     let metrics = with_all_samples(&cluster).await;
     let real = metrics.into_iter().map(|(name, family)| {
-        // As a query writes it.
+        // The name is written as in a query.
         let name = match family.kind.as_str() {
             "counter" => format!("{name}_total"),
             "info" => format!("{name}_info"),
@@ -336,8 +336,8 @@ async fn a_peer_that_is_away_lags_and_is_silent_and_a_leader_that_is_cut_off_fai
     })
     .await;
 
-    // What a leader proposes while it is alone is lost with its term. (It can lose that before it
-    // proposes anything: then once more.)
+    // An entry that a leader proposes while it is alone is lost with its term. (It can lose that before it proposes
+    // anything: then once more.)
     let failing = async {
         for cold in 1_000_000.. {
             let leader = cluster.leader().await;
@@ -521,13 +521,13 @@ async fn each_node_tells_for_how_long_the_numbers_of_a_namespace_last() {
         .await;
         let now = metrics(&cluster, node).await;
         let days = |namespace, limit| value(&now, &sample(namespace, limit));
-        // Some ten thousand numbers a minute, or more: far less than a year.
+        // At ten thousand numbers a minute, or more, the numbers last far less than a year.
         let small = days("small", "max");
         assert!(0.0 < small && small < 365.0, "{small}");
         let [signed, javascript, max] = ["2^31", "2^53", "max"].map(|limit| days("book", limit));
         assert!(signed < javascript && javascript < max, "{signed} {javascript} {max}");
         assert_eq!(days("full", "max"), 0.0);
-        // Of the one that was hardly used no rate is known, and what is above a max is no limit.
+        // No rate is known of the namespace that was hardly used, and a number above a max is no limit.
         let shown: BTreeSet<String> =
             now["ratchet_namespace_days_left"].samples.keys().cloned().collect();
         assert_eq!(shown, known);

@@ -68,7 +68,7 @@ async fn a_namespace_that_is_deleted_and_created_again_goes_on_above_what_it_han
         Code::InvalidArgument,
         &["\"bok\"", "\"book\""],
     );
-    // The ceiling, and eight steps for epochs.
+    // The floor is the ceiling, and eight steps for epochs.
     assert_eq!(delete(&mut there, "book", false).await.unwrap(), Some(90_000));
     for client in [&mut here, &mut there] {
         let says = ["\"book\"", "ratchet namespace create book"];
@@ -233,7 +233,7 @@ async fn new_keys_beyond_keys_max_are_refused_by_name_and_all_others_go_on() {
         let failure = answer.refused[0].failure.as_ref().expect("why");
         assert_eq!(failure.code, i32::from(Code::FailedPrecondition));
     }
-    // The client merges what its callers ask: each gets its own fate.
+    // The client merges its callers' requests: each gets its own outcome.
     let client = client_of(&cluster, &[leader]);
     let asked = join_all((0..40).map(|call| client.next("few", call % 4))).await;
     for (call, answer) in asked.iter().enumerate() {

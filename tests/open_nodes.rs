@@ -53,13 +53,13 @@ fn with_http_everywhere(config: &mut Config) {
 
 type Change = fn(&mut Config);
 
-/// What is open at each member, in the order of their ids.
+/// The open ports of each member, in the order of their ids.
 fn open_at_members(status: StatusResponse) -> Vec<String> {
     status.nodes.into_iter().map(|node| node.open).collect()
 }
 
-/// What is open at each member, as `leader` tells it by way of node `asked`; `None` if another node answers. One that leads
-/// instead hands over first: a slow machine may elect it at any time.
+/// The open ports of each member, as `leader` tells them by way of node `asked`; `None` if another node answers. Another node
+/// that leads hands over first: a slow machine may elect it at any time.
 async fn told_by(cluster: &Cluster, leader: u64, asked: u64) -> Option<Vec<String>> {
     let leads = cluster.leader().await;
     if leads != leader {
@@ -181,7 +181,7 @@ async fn tokens_let_a_node_start_that_strangers_reach_and_it_is_not_opened_while
     }
     let nobody = asking(cluster.address(1), None);
     assert_eq!(next(&nobody, "book").await, Err(Code::Unauthenticated), "nothing was changed");
-    // Whoever is at some addresses is not everybody.
+    // The callers at some addresses are not everybody.
     grant(Some("127.0.0.0/8"), &["next:*"]).await.expect("granted");
     cluster.crash(1).await;
     cluster.start_node(1).await;
@@ -414,7 +414,7 @@ async fn nodes_that_strangers_reach_are_founded_with_a_token() {
     for id in [1, 2] {
         cluster.start_node(id).await;
     }
-    // Whichever of them is asked.
+    // The answer does not depend on the node that is asked.
     for asked in [2, 1] {
         let refused = cluster.client(asked).found().await.expect_err("it would be open");
         assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
@@ -470,7 +470,7 @@ async fn a_node_that_strangers_reach_is_added_to_no_open_cluster() {
     assert_eq!(added.learners, [2]);
 }
 
-/// How often a node has warned of what is open to strangers.
+/// How often a node has warned of ports that are open to strangers.
 fn warnings(cluster: &Processes) -> usize {
     let log = fs::read_to_string(cluster.log(1)).expect("a log");
     log.matches("node 1 is open to strangers").count()

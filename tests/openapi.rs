@@ -18,7 +18,7 @@ fn program() -> PathBuf {
     cache.join("ratchet").join(SCHEMATHESIS).join("bin/st")
 }
 
-/// Runs it against `url`, a node of the cluster with this id. Returns whether it found nothing, and what it printed.
+/// Runs it against `url`, a node of the cluster with this id. Returns whether it found nothing, and its output.
 async fn check(url: String, cluster_id: String) -> (bool, String) {
     let dir = tempfile::TempDir::new().expect("a temporary directory");
     let ran = tokio::task::spawn_blocking(move || {

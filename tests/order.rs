@@ -35,7 +35,7 @@ async fn a_paused_leader(flags: &[&str]) {
     for round in 0..5 {
         let leader = cluster.leader().await;
         let others = others(leader);
-        // Warm connections, and numbers left in the leader's memory.
+        // The connections are warm, and numbers are left in the leader's memory.
         let mut clients = Vec::new();
         for _ in 0..32 {
             let mut client = cluster.client(leader);

@@ -122,7 +122,7 @@ async fn a_client_leaves_a_server_of_another_cluster_and_goes_on_with_the_others
     let servers: Vec<_> = (1..=3).map(|node| first.address(node)).collect();
     let new = || builder(&servers).cluster_id(id_of(&first)).build().expect("a client");
     let [asks, takes] = [(); 2].map(|()| that_begins_with(servers[0], new));
-    // The ceiling, if node 1 led.
+    // The last number is the ceiling, if node 1 led.
     assert!(asks.current("book", 1).await.expect("from the others") >= Some(before));
     assert!(takes.next("book", 1).await.expect("from the others") > before);
     for client in [asks, takes] {
@@ -149,7 +149,7 @@ async fn a_client_that_was_given_servers_of_two_clusters_stays_with_the_one_that
     assert_eq!(second.client(1).current("book", id(1)).await.expect("an answer"), None);
 }
 
-/// The leader is gone, and another cluster of the same name has its address. Nothing of what is forwarded there is done.
+/// The leader is gone, and another cluster of the same name has its address. No request that is forwarded there is carried out.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_another_cluster_refuses_at_the_leaders_address_goes_on_to_the_next_leader() {
     // The other cluster starts again before another node of this one is elected.

@@ -32,7 +32,7 @@ fn incarnation(cluster: &Cluster, id: u64) -> u64 {
     cluster.nodes[&id].context().this_node.store.incarnation()
 }
 
-/// A header from `from`, who knows `to` as a member does.
+/// A header from `from`, which knows `to` as a member does.
 fn header(cluster: &Cluster, from: u64, to: u64) -> Header {
     Header {
         cluster: "test".into(),
@@ -101,7 +101,7 @@ async fn a_refused_vote_leaves_the_leader_its_lease() {
     let reply = send(&cluster, mine.clone(), RaftRpc::Vote, &vote(term + 1, other)).await;
     let reply = codec::decode::<VoteResponse<Types>>(&reply.unwrap().payload);
     assert!(!reply.unwrap().vote_granted);
-    // And of terms that no cluster comes to.
+    // The node refuses terms that no cluster comes to, too.
     for far in [u64::MAX, term + (1 << 41)] {
         let reply = send(&cluster, mine.clone(), RaftRpc::Vote, &vote(far, other)).await;
         refused(reply, "speaks of term");
@@ -142,10 +142,10 @@ async fn an_append_with_entries_that_no_leader_sends_is_refused_and_harms_nobody
     let at =
         |term: u64, index: u64| LogId::new(Vote::new(term, leader).leader_id.to_committed(), index);
     let sent = [
-        // A gap before the first entry.
+        // These have a gap before the first entry.
         (None, vec![at(term, 1)]),
         (Some(at(term, 4)), vec![at(term, 6)]),
-        // A gap behind it, and entries at the same place.
+        // These have a gap behind it, and entries at the same place.
         (Some(at(term, 4)), vec![at(term, 5), at(term, 7)]),
         (Some(at(term, 4)), vec![at(term, 5), at(term, 5)]),
         (Some(at(term, u64::MAX)), vec![at(term, 0)]),

@@ -1,4 +1,4 @@
-//! What a power cut leaves of a data directory: all that was acknowledged.
+//! A power cut leaves all acknowledged entries in a data directory.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -49,7 +49,7 @@ impl Machine {
         once_free(|| Store::open(&self.place().join("data"), "test", 1, forgetful())).await.unwrap()
     }
 
-    /// The next [`Machine::open`] finds what is on the disk now.
+    /// The next [`Machine::open`] finds the content of the disk now.
     fn cut_power(&mut self) {
         let before = self.place();
         self.cuts += 1;

@@ -1,5 +1,5 @@
 //! A real Prometheus scrapes real clusters. Each query of the dashboards in observe/ has a value, and each alert fires while
-//! what it is about is broken, and is quiet after that. `cluster/test` installs Prometheus.
+//! its condition holds, and is quiet after that. `cluster/test` installs Prometheus.
 
 mod broken;
 mod server;
@@ -124,7 +124,7 @@ async fn each_query_of_each_panel_has_a_value_and_each_rule_is_evaluated() {
         for (rule, error) in rules {
             assert_eq!(error, "", "{rule}");
         }
-        // What the variable of the dashboards offers.
+        // The values that the variable of the dashboards offers.
         let chosen = [("match[]", "ratchet_build_info")];
         let jobs = prometheus.ask("label/job/values", &chosen).await.expect("jobs");
         assert_eq!(jobs, serde_json::json!([JOB]));
@@ -135,7 +135,7 @@ async fn each_query_of_each_panel_has_a_value_and_each_rule_is_evaluated() {
     }
 }
 
-/// Runs promtool, and answers what it printed. Fails if promtool does.
+/// Runs promtool, and returns its output. Fails if promtool does.
 fn promtool(args: &[&str]) -> String {
     let mut command = Command::new(program("promtool"));
     let ran = command.args(args).current_dir(observe("")).stdin(Stdio::null()).output();

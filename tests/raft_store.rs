@@ -1,4 +1,4 @@
-//! The store as Raft's log, hard state and state machine: what it promises to Raft.
+//! The store as Raft's log, hard state and state machine: its promises to Raft.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -39,7 +39,7 @@ const MESSAGE_KEYS: u64 = 5_000;
 const MESSAGES: u64 = 8;
 /// Keys that no message has had before.
 const COLD_KEYS: u64 = 2;
-/// What hangs takes longer: as long as its caller waits.
+/// A call that hangs takes longer: as long as its caller waits.
 const HANG: Duration = Duration::from_secs(PATIENCE.as_secs() / 3);
 
 /// The messages of one stream: warm ones, and between them some whose keys need a bump.

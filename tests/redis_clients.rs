@@ -24,7 +24,7 @@ async fn start() -> (Cluster, SocketAddr, SocketAddr) {
     (cluster, here, there)
 }
 
-/// Runs a program to its end. Returns what it printed.
+/// Runs a program to its end. Returns its output.
 async fn run(program: &'static str, args: Vec<String>) -> String {
     let ran = spawn_blocking(move || {
         let ran = Command::new(program).args(&args).stdin(Stdio::null()).output();

@@ -112,7 +112,7 @@ incr incrby get mget set setnx exists type multi exec discard watch unwatch ping
 reset info client cluster command
 """.split()
 
-# Of a server that wants a password, and whose user alice may get keys that begin with book: alone.
+# The commands to a server that wants a password, and whose user alice may get keys that begin with book: alone.
 CLOSED = """
 PING
 GET book:1
@@ -214,7 +214,7 @@ def main():
             try:
                 for version in [2, 3]:
                     if mode == "closed":
-                        # Whoever is nobody speaks the version that a connection begins with.
+                        # A caller that is not let in speaks the version that a connection begins with.
                         if version == 2:
                             record(mode, version, CLOSED, port)
                         continue

@@ -1,6 +1,6 @@
-//! Replies have the shapes of those of the Redis release that the node says it is: clients read them by it.
+//! Replies have the shapes of the replies of the Redis release that the node names as its own: clients read them by it.
 //!
-//! The file beside this one holds what a real Redis answers; its first line names the script that made it.
+//! The file beside this one holds the replies of a real Redis; its first line names the script that made it.
 
 use std::str::FromStr;
 
@@ -29,7 +29,7 @@ struct Reply {
     items: Vec<Reply>,
 }
 
-/// The reply at the beginning of `bytes`, and what follows it. `None` if it has not arrived in full.
+/// The reply at the beginning of `bytes`, and the text after it. `None` if it has not arrived in full.
 fn parse(bytes: &str) -> Option<(Reply, &str)> {
     let (line, mut rest) = bytes.split_once("\r\n")?;
     let kind = line.chars().next().expect("a kind");
@@ -67,12 +67,12 @@ impl Reply {
         kept.map(|(_, item)| item).collect()
     }
 
-    /// Checks that a client reads this as it reads what Redis answers.
+    /// Checks that a client reads this as it reads the reply of Redis.
     fn check(&self, real: &Reply, of: &str) {
         assert_eq!(self.kind, real.kind, "{of}: {self:?} is not like {real:?}");
         match self.kind {
             '+' => assert_eq!(self.text, real.text, "{of}"),
-            // Who is not let in reads the whole sentence of Redis, and then what is wrong here.
+            // A caller that is not let in reads the whole sentence of Redis, and then the cause here.
             '-' if of.starts_with("closed ") => {
                 let sentence = real.text.trim_end_matches('.');
                 assert!(self.text.starts_with(sentence), "{of}: {} is not {sentence}", self.text);
@@ -96,11 +96,11 @@ impl Reply {
         }
     }
 
-    /// Checks that a client learns of a command what Redis tells it.
+    /// Checks that a client learns the same of a command as from Redis.
     fn check_command(&self, real: &Reply) {
         let of = &self.items[0].text;
         assert_eq!((self.kind, self.items.len()), (real.kind, real.items.len()), "{of}");
-        // The name, how many arguments, what it does, and where its keys are.
+        // The first items are the name, the number of arguments, the flags, and the places of the keys.
         assert_eq!(self.items[..6], real.items[..6], "{of}");
         let kinds = |reply: &Reply| -> Vec<char> { reply.items.iter().map(|it| it.kind).collect() };
         assert_eq!(kinds(self), kinds(real), "{of}");
@@ -144,7 +144,7 @@ impl Client {
     }
 }
 
-/// Lets in who has a token alone. That of alice may read books.
+/// Lets in callers with a token alone. The token of alice may read books.
 async fn close(cluster: &Cluster) {
     let access = |token| AccessClient::new(asking(cluster.address(1), token));
     let mut nobody = access(None);
@@ -191,7 +191,7 @@ async fn each_command_is_answered_in_the_shape_in_which_redis_answers_it() {
         compared += 1;
         match command.split_once("COMMAND INFO ") {
             Some((_, name)) if name != "nosuch" => reply.items[0].check_command(&real.items[0]),
-            // In RESP2 maps are arrays, and what may be missing in them cannot be told from the rest.
+            // In RESP2 maps are arrays, and entries that may be missing in them cannot be told from the rest.
             _ if command.starts_with("COMMAND DOCS") && version == "2" => {
                 assert_eq!(reply.kind, real.kind);
             }

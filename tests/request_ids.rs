@@ -99,7 +99,7 @@ async fn requests_with_ids_tile_the_numbers_exactly_once_while_leaders_crash() {
             for number in 0..EACH {
                 let (request, count) = (format!("{caller}-{number}"), 1 + number % 3);
                 let first = once_at_last(&clients, &request, count).await;
-                // Also when nothing failed, whichever node is asked.
+                // The same holds when nothing failed, at any node.
                 let again = once_at_last(&clients[1..], &request, count).await;
                 assert_eq!(
                     (first.first, first.last),
@@ -484,7 +484,7 @@ async fn of_little_memory() -> (Cluster, Client) {
     (cluster, client)
 }
 
-/// The longest name of a key: what is remembered of it has 280 bytes.
+/// The longest name of a key: the memory of it has 280 bytes.
 fn long_name(number: usize) -> Bytes {
     format!("{number:0>256}").into()
 }

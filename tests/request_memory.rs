@@ -155,7 +155,7 @@ fn ids(namespace: &str) -> NextIdsRequest {
     NextIdsRequest { namespace: namespace.into(), ..NextIdsRequest::default() }
 }
 
-/// What a Redis client is answered.
+/// The answer to a Redis client.
 async fn redis(cluster: &Cluster, command: &str) -> String {
     let at = cluster.nodes[&2].addresses().resp.expect("a port");
     let mut stream = TcpStream::connect(at).await.unwrap();
@@ -166,7 +166,7 @@ async fn redis(cluster: &Cluster, command: &str) -> String {
     String::from_utf8_lossy(&reply[..read]).into_owned()
 }
 
-/// No leader answers here, so whatever waits for one is refused with another code.
+/// No leader answers here, so a request that waits for one is refused with another code.
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_for_ids_that_no_namespace_fits_wait_for_no_leader() {
     let (cluster, _) = alone().await;
@@ -419,7 +419,7 @@ async fn messages_that_never_end_hold_no_more_memory_than_is_configured() {
             says.extend(http2::data(call, &[0, 0, 0x0f, 0xff, 0xff]));
             says.extend(http2::data(call, &[0; 15_000]).repeat(4));
         }
-        // The node hangs up on those that it refuses.
+        // The node hangs up on connections that it refuses.
         let _ = stream.write_all(&says).await;
         held.push(stream);
     }

@@ -1,5 +1,5 @@
-//! The interface for Redis clients: what its commands are answered, in their order, by whichever node is asked, and what it
-//! does with bytes that make no sense.
+//! The interface for Redis clients: the answers to its commands, in their order, from any node, and the answers to bytes
+//! that make no sense.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -374,7 +374,7 @@ async fn a_command_that_does_not_end_is_given_up_though_more_of_it_comes() {
                 line = endless.line() => break line.expect("it says why"),
                 _ = ticks.tick() => {}
             }
-            // Once the connection is closed, sending may fail; what was said before can still be read.
+            // Once the connection is closed, sending may fail; earlier answers can still be read.
             let _ = endless.stream.write_all(b"x").await;
         }
     };

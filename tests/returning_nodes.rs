@@ -104,7 +104,7 @@ async fn a_copy_from_before_the_founding_casts_no_vote_and_its_node_stops() {
     assert!(cluster.client(1).next_at_last(7).await > highest);
 }
 
-/// As above, for a node that waited to be added.
+/// The copy is of a time at which the node waited to be added.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_from_before_a_node_was_added_casts_no_vote() {
     let mut cluster = Cluster::start(1, |_| {}).await;
@@ -175,7 +175,7 @@ async fn an_empty_directory_in_the_place_of_one_that_was_added_is_refused() {
     assert!(!group.is_formed());
 }
 
-/// It knows neither its votes nor what it acknowledged.
+/// It knows neither its votes nor the entries that it acknowledged.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_from_after_a_node_was_added_and_before_its_first_entry_casts_no_vote() {
     let mut cluster = added_and_not_reached().await;
@@ -222,7 +222,8 @@ async fn an_older_copy_is_refused_by_a_leader_that_it_does_not_know() {
     cluster.client(stays).next_at_last(100).await;
 }
 
-/// A leader that was cut off with one node remembers what that node acknowledged, also after the next leader has cut it off.
+/// A leader that was cut off with one node remembers the entries that this node acknowledged, also after the next leader has
+/// cut it off.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_whose_log_a_later_leader_has_cut_is_not_taken_for_an_older_copy() {
     let cluster = Cluster::start(3, |_| {}).await;
@@ -344,8 +345,8 @@ async fn a_node_that_was_removed_comes_back_with_empty_data_alone() {
     cluster.client(removed).next_at_last(7).await;
 }
 
-/// The voters refuse who comes as a removed node. One that did not hear that its id was given to a new one would refuse that,
-/// too, and might be needed to elect it.
+/// The voters refuse a node that comes as a removed one. A voter that did not hear that its id was given to a new node would
+/// refuse that, too, and might be needed to elect it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_with_the_id_of_a_removed_one_votes_and_leads_once_all_voters_know_of_it() {
     let mut cluster = Cluster::start(4, |_| {}).await;
@@ -441,7 +442,7 @@ async fn the_data_of_another_cluster_of_the_same_name_takes_no_part() {
     assert!(cluster.client(from).next_at_last(7).await > highest);
 }
 
-/// Nobody is left who remembers more. The operator says how much may be missing.
+/// No node is left that remembers more. The operator says how much may be missing.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_copies_of_all_nodes_were_put_back_a_recovery_with_a_margin_repeats_no_number() {
     const STEPS: u64 = 25;

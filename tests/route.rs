@@ -1,5 +1,4 @@
-//! A client learns from answers who leads and who the members are, and is back soon when servers are
-//! lost.
+//! A client learns the leader and the members from answers, and is back soon when servers are lost.
 
 use std::{
     collections::BTreeSet,
@@ -77,7 +76,7 @@ async fn a_client_outlives_every_server_that_it_was_given() {
         cluster.add_voter(leader, id).await;
     }
     takes_until_it_knows(&client, &addresses(&cluster, &[1, 2, 3, 4, 5])).await;
-    // The given one, and another founder.
+    // The given node and another founder are gone.
     for gone in [given, other_than(given)] {
         cluster.crash(gone).await;
         let number = client.next("book", 1).await.expect("from those that are left");
@@ -121,7 +120,7 @@ async fn a_leader_that_cannot_be_reached_costs_nothing_while_others_forward() {
         client.next("book", 1).await.expect("a number");
         slowest = slowest.max(asked.elapsed());
     }
-    // A third of the client's patience, where it waits for the leader.
+    // The limit is a third of the client's patience where it waits for the leader.
     assert!(slowest < PATIENCE / 6, "the slowest took {slowest:?}");
 }
 

@@ -1,5 +1,5 @@
-//! Every port, and the local socket, under a scanner: thousands of connections that send what is known to be bad, or what was
-//! drawn at random, without TLS and over it. Nothing is held and nothing is told of what the cluster has, nobody panics, and
+//! Every port, and the local socket, under a scanner: thousands of connections that send bytes that are known to be bad, or
+//! that were drawn at random, without TLS and over it. Nothing is held, no secret of the cluster is told, no task panics, and
 //! numbers flow.
 
 use std::{
@@ -103,7 +103,8 @@ const KNOWN_BAD: &[&[u8]] = &[
     b"\x80\x2e\x01\0\x02\0\x15\0\0\0\x10",
 ];
 
-/// What a connection sends: something that is known to be bad, also with some bytes changed or cut off, or random bytes.
+/// The bytes that a connection sends: an opening that is known to be bad, also with some bytes changed or cut off, or random
+/// bytes.
 fn opening(random: &mut StdRng) -> Vec<u8> {
     let mut bytes = KNOWN_BAD[random.random_range(0..KNOWN_BAD.len())].to_vec();
     match random.random_range(0..4) {
@@ -122,8 +123,8 @@ fn opening(random: &mut StdRng) -> Vec<u8> {
     bytes
 }
 
-/// Sends `bytes`, and says that nothing follows. Adds what is answered to `told`: all of it, or nothing if the caller
-/// `hangs_up` without reading.
+/// Sends `bytes`, and says that nothing follows. Adds the answer to `told`: all of it, or nothing if the caller `hangs_up`
+/// without reading.
 async fn exchange(
     mut stream: impl AsyncRead + AsyncWrite + Unpin, bytes: &[u8], hangs_up: bool,
     told: &mut Vec<u8>,
@@ -145,8 +146,7 @@ enum At {
     Socket(PathBuf),
 }
 
-/// Opens a connection, over TLS if it is said how, and sends `bytes`. Returns what was answered. A connection may break at any
-/// time.
+/// Opens a connection, over TLS if it is said how, and sends `bytes`. Returns the answer. A connection may break at any time.
 async fn scan(at: At, tls: Option<Arc<ClientConfig>>, bytes: &[u8], hangs_up: bool) -> Vec<u8> {
     let mut told = Vec::new();
     let scanning = async {
@@ -190,7 +190,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Redis<S> {
     }
 }
 
-/// Somebody who takes numbers of one key all the time, over one connection to each of two ports. Each call is answered.
+/// A caller that takes numbers of one key all the time, over one connection to each of two ports. Each call is answered.
 struct Caller {
     stop: watch::Sender<bool>,
     taking: JoinHandle<u64>,
@@ -294,16 +294,16 @@ async fn hide(closed: &Closed, node: u64) {
     create(&mut closed.admin(node), "unused", HIDDEN_TOKEN, grants).await.expect("a token");
 }
 
-/// What a scanner is told of nowhere, and what it may be told at the port for metrics alone.
+/// The texts that a scanner is told nowhere, and the texts that it may be told at the port for metrics alone.
 struct Secrets {
     everywhere: Vec<String>,
     but_in_metrics: Vec<String>,
 }
 
 impl Secrets {
-    /// Those of a cluster whose node `asked` is scanned. Its own id and its cluster's name are no secrets: its certificate,
-    /// which it shows to whoever connects, names both. Every answer over HTTP names the cluster by its id, so that no caller
-    /// takes it for another one.
+    /// The secrets of a cluster whose node `asked` is scanned. Its own id and its cluster's name are no secrets: its
+    /// certificate, which it shows to every caller that connects, names both. Every answer over HTTP names the cluster by its
+    /// id, so that no caller takes it for another one.
     fn of(closed: &Closed, certificates: &Certificates, asked: u64) -> Secrets {
         let mut everywhere = vec![
             HIDDEN_KEY.to_owned(),
@@ -346,7 +346,7 @@ impl Secrets {
 const METRICS: &str = "metrics";
 const LOCAL: &str = "local";
 
-/// A node, its ports, and what a scan of one of them is told.
+/// A node, its ports, and the secrets of the cluster.
 struct Scanned {
     ports: [(&'static str, At); 7],
     secrets: Secrets,
@@ -364,7 +364,7 @@ struct Answered {
     local: usize,
 }
 
-/// What one connection has sent, whether over TLS, and what it was told.
+/// The bytes that one connection has sent, whether over TLS, and the answer.
 type Scan = (Vec<u8>, bool, Vec<u8>);
 
 impl Scanned {
@@ -396,7 +396,7 @@ impl Scanned {
         };
         *count += usize::from(!told.is_empty());
         self.secrets.check(port, sent, told);
-        // What begins as a handshake does is told what is wrong with it.
+        // The answer to bytes that begin as a handshake does names their fault.
         let is_handshake = *over_tls || sent.first() == Some(&0x16);
         if self.requires_tls && ![METRICS, LOCAL].contains(&port) && !is_handshake {
             assert!(told.is_empty(), "{port} tells without TLS: {}", told.escape_ascii());
@@ -431,8 +431,8 @@ impl Scanned {
         answered
     }
 
-    /// Waits until a node holds nothing of the scans: no connection, whatever it was doing (a handshake is part of one), no
-    /// call, and no memory. One connection of a caller may be open at the port for gRPC.
+    /// Waits until a node holds nothing of the scans: no connection, in any state (a handshake is part of one), no call, and
+    /// no memory. One connection of a caller may be open at the port for gRPC.
     async fn until_nothing_is_held(&self, context: &NodeContext) {
         let held = |kind| context.callers.held(kind);
         until("no client holds a connection", || held(CountedKind::Connection) <= 1).await;
@@ -482,7 +482,7 @@ async fn is_scanned(
     assert!(context.fault().is_none(), "{:?}", context.fault());
     assert_eq!(next(&grpc, "book").await, Ok(last + 1), "nobody has taken a number");
     let local = asking_over(socket_of(&closed.cluster, node), None);
-    // Those who were served last at the local socket may be there for another moment.
+    // The callers that were served last at the local socket may be there for another moment.
     let number = eventually("a number", async || next(&local, "book").await.ok()).await;
     assert_eq!(number, last + 2, "nobody has taken a number");
     assert!(answered.local > OPENINGS / 4, "{answered:?}");
@@ -490,7 +490,7 @@ async fn is_scanned(
     answered
 }
 
-/// Has a node take TLS and what is none, at each port.
+/// Has a node take connections with and without TLS, at each port.
 fn accepts_tls(config: &mut Config, certificates: &Certificates) {
     with_metrics(config);
     with_admin_port(config);

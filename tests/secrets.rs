@@ -1,5 +1,5 @@
-//! Secrets are told to nobody: whatever a cluster, its logs, its disks and its command show, no token is there, no private key,
-//! and no id of a session.
+//! Secrets are told to nobody: a cluster, its logs, its disks and its command show no token, no private key, and no id of a
+//! session.
 
 mod search;
 
@@ -39,7 +39,7 @@ use crate::common::{
     processes::{Place, Processes, ratchet},
 };
 
-/// What everybody on the machine may read of a process: how it was started.
+/// The command line of a process, which everybody on the machine may read.
 fn command_line(process: &Child) -> Vec<u8> {
     fs::read(format!("/proc/{}/cmdline", process.id())).unwrap_or_default()
 }
@@ -61,8 +61,8 @@ impl Shell {
         fs::read_to_string(self.file(name)).expect(name).trim_end().to_owned()
     }
 
-    /// Runs a command line to its end, in which `@NAME` stands for the path of a token's file, and `%NAME` for that of a
-    /// certificate or of its key. What it prints was seen.
+    /// Runs a command line to its end, in which `@NAME` stands for the path of a token's file, and `%NAME` for the path of a
+    /// certificate or of its key. Adds its output to `seen`.
     async fn run(&self, line: &str, seen: &mut Seen) -> Output {
         let words = line.split(' ').map(|word| match word.split_at_checked(1) {
             Some(("@", name)) => self.file(name).display().to_string(),
@@ -165,7 +165,7 @@ async fn over_grpc(at: Channel, good: &str, wrong: &str, seen: &mut Seen) {
     }
 }
 
-/// Asks a node over its local socket, where a user who may open it is let in.
+/// Asks a node over its local socket, where a user that may open it is let in.
 async fn over_socket(socket: &str, tokens: &[&str], seen: &mut Seen) {
     for token in tokens {
         let at = Endpoint::from_shared(socket.to_owned()).expect("an address").connect_lazy();
@@ -225,7 +225,7 @@ async fn over_tls(certificates: &Certificates, place: &Place, token: &str, seen:
     let told = exchange(connect(place.resp_listen).await, &says, "").await;
     assert!(told.starts_with(b"+OK") || told.starts_with(b"-"), "{}", told.escape_ascii());
     seen.add("replies to a Redis client over TLS", told);
-    // Who shows a certificate of another CA, and who speaks no TLS to the peers.
+    // One caller shows a certificate of another CA, and one speaks no TLS to the peers.
     let others = Certificates::new();
     others.client("billing");
     for address in [place.listen, place.http_listen, place.resp_listen, place.peer_listen] {
@@ -258,7 +258,7 @@ async fn over_http(place: &Place, tokens: &[&str], seen: &mut Seen) {
             seen.add_page(what, &http(address, what, &twice, "").await);
         }
     }
-    // Clients of Tinyid send a token in the address of what they ask for.
+    // Clients of Tinyid send a token in the address of their requests.
     for token in tokens.iter().copied().chain([OF_TYPE]) {
         for path in ["nextId", "nextIdSimple", "nextSegmentId", "nothing"] {
             for of_type in ["test", "none"] {
@@ -386,7 +386,7 @@ fn start() -> (Processes, Shell) {
         cluster.own_flags.insert(id, flags);
         cluster.spawn(id);
     }
-    // At that port all is served, and whoever asks there stays there.
+    // At that port all is served, and a client that asks there stays there.
     (cluster, Shell { servers: admin.to_string(), tokens, certificates })
 }
 
@@ -457,7 +457,7 @@ async fn no_secret_is_printed_logged_or_stored() {
     let mut seen = Seen::default();
     make_certificates(&shell, &mut seen).await;
 
-    // Nobody founds it over the network but who shows a certificate.
+    // Only a caller with a certificate founds it over the network.
     let found = format!("found --admin-token-file @admin --server {}", cluster.socket(1));
     eventually("the cluster is founded", async || {
         shell.run(&found, &mut seen).await.status.success().then_some(())
@@ -576,7 +576,7 @@ async fn no_secret_is_printed_logged_or_stored() {
         assert!(log.len() > 100_000, "node {id} hardly logs");
     }
     let keys = keys(&shell.certificates);
-    // Those of the CA, of three nodes and a client, and of what the command has made.
+    // The keys are of the CA, of three nodes and a client, and two that the command has made.
     assert_eq!(keys.len(), 1 + 3 + 1 + 2);
     let given = [over_http_made, over_grpc_made, OF_TYPE].map(str::to_owned);
     let tokens = [admin, ci, printed].into_iter().chain(given).chain(wrong).chain(sessions);
@@ -585,7 +585,7 @@ async fn no_secret_is_printed_logged_or_stored() {
         .chain(keys.iter().flat_map(|key| of_key(key)))
         .collect();
     check_seen(&seen, &forbidden);
-    // At least a log of the database's own and a table, or what becomes one, of each node.
+    // At least a log of the database's own and a table, or a file that becomes one, of each node.
     assert!(check_files(cluster.dir.path(), &forbidden, |_| false) > 3 * 3);
     // A key stands in its own file, and in none that everybody gets.
     let is_key = |file: &Path| file.extension().is_some_and(|end| end == "key");

@@ -1,4 +1,4 @@
-//! Callers of one address cannot take what all callers need: connections, calls and memory.
+//! Callers of one address cannot take the resources that all callers need: connections, calls and memory.
 
 use crate::common::{channel, cluster::Cluster, eventually, http2, in_time, is_late, with_http};
 use futures::{
@@ -100,15 +100,16 @@ async fn callers_of_one_address_leave_calls_to_others() {
     cluster.client(1).next(1).await.expect("room for another address");
 }
 
-/// What is not read is of calls in progress, so that the limit on these bounds what an address makes a node keep.
+/// Unread bytes are of calls in progress, so that the limit on these bounds the memory that an address makes a node keep.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_call_that_is_refused_nothing_is_kept() {
-    // What the connection may send before anybody reads: what every one may, and what it is told when it begins.
+    // The bytes that the connection may send before anybody reads: the window that every connection has, and the one that it is
+    // told when it begins.
     const WINDOW: usize = 1 << 20;
     const BEGINNING: usize = WINDOW - 65_535;
     let cluster = start(|config| config.client_calls_max = 8).await;
     let mut stream = hold_calls(http2::connect_from_elsewhere(cluster.address(1)).await).await;
-    // Later it is told what is not kept any more.
+    // Later it is told of bytes that are not kept any more.
     let mut window = WINDOW;
     let part = [0; 16_000];
     for call in (11..91).step_by(2) {
@@ -188,7 +189,7 @@ async fn a_call_takes_in_no_more_than_64_kb_that_nobody_has_read() {
     let mut stream = TcpStream::connect(cluster.address(1)).await.expect("a connection");
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     stream.write_all(preface).await.expect("a greeting");
-    // What every call begins with.
+    // The window that every call begins with.
     let mut of_call = 65_535;
     loop {
         let frame = in_time("a frame", http2::read(&mut stream)).await.expect("a frame");
@@ -207,7 +208,7 @@ async fn a_call_takes_in_no_more_than_64_kb_that_nobody_has_read() {
         }
     }
     assert!(of_call as usize <= MOST, "{of_call} bytes");
-    // What it was told holds from its acknowledgement on. Then the beginning of a message of a megabyte.
+    // The settings that it was told hold from its acknowledgement on. Then the beginning of a message of a megabyte.
     let acknowledged = b"\0\0\0\x04\x01\0\0\0\0";
     let begun = http2::data(1, &[0, 0, 15, 0, 0]);
     let call = http2::call(1, "/ratchet.v1.Sequencer/NextMany");
@@ -216,7 +217,7 @@ async fn a_call_takes_in_no_more_than_64_kb_that_nobody_has_read() {
     let mut sent = 0;
     let refused = async {
         loop {
-            // What it says of a part comes before its answer to the ping, or soon after.
+            // Its update of the window for a part comes before its answer to the ping, or soon after.
             stream.write_all(&[http2::data(1, &part), http2::ping()].concat()).await.expect("sent");
             sent += part.len();
             assert!(sent <= 2 * MOST, "{sent} bytes are taken in");

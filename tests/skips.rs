@@ -120,7 +120,7 @@ async fn what_two_crashes_in_a_row_skip_is_counted_once_as_the_accounts_have_it(
         cluster.mend();
         cluster.cut_off(deposed);
         leader = cluster.leader_seen_by(other_than(deposed), |new| new != deposed).await;
-        // At once: the first of them writes nothing down.
+        // The call comes at once, so that the first of them writes nothing down.
         cluster.client(leader).next_at_last(7).await;
     }
     cluster.mend();
@@ -133,6 +133,6 @@ async fn what_two_crashes_in_a_row_skip_is_counted_once_as_the_accounts_have_it(
     let skipped = told.days.into_iter().flat_map(|day| day.skipped);
     let accounted = skipped.filter(|skipped| skipped.cause == "leader_change");
     assert_eq!(counted, accounted.map(|skipped| skipped.numbers).sum::<u64>());
-    // What was left of the first chunk, and of the step that the first new leader had.
+    // The skipped numbers are the rest of the first chunk, and the rest of the step that the first new leader had.
     assert_eq!(counted, 2 * 10_000);
 }

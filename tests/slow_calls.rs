@@ -1,4 +1,4 @@
-//! What the log of a node tells of slow calls: where their time went, and no key.
+//! The lines in the log of a node about slow calls: they say where the time went, and name no key.
 
 use std::{fs, time::Duration};
 
@@ -103,7 +103,7 @@ fn is_mostly(line: &Value, part: &str, others: &[&str]) -> bool {
     is_most && others.iter().all(|other| ms(line, other) == 0)
 }
 
-/// With this fence, a line of the leader about a call that mostly waited for `part`. Each time two calls wait for these keys.
+/// A line of the leader, with this fence, about a call that mostly waited for `part`. Each time two calls wait for these keys.
 async fn waited_for(
     part: &str, others: &[&str], fence: &str, mut keys: impl FnMut() -> [u64; 2],
 ) -> Value {
@@ -159,7 +159,7 @@ async fn a_forwarded_call_that_waits_for_the_leaders_answer_is_told_so() {
         tokio::time::sleep(STILL).await;
         cluster.resume(leader);
         calling.await.expect("no panic").expect("a number");
-        // What the leader waited for is in its own line.
+        // The waits of the leader are in its own line.
         let there = ["read_ms", "bump_ms", "write_ms", "fence_ms"];
         lines(&cluster, follower).into_iter().find(|line| is_mostly(line, "forward_ms", &there))
     })

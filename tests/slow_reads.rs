@@ -190,7 +190,7 @@ async fn a_transfer_beside_many_messages_that_wait_skips_nothing_of_any_of_them(
     let calls = (0..CALLS).map(|call| {
         let first = 1_000 + call * COLD;
         let mut books: Vec<u64> = (first..first + COLD).collect();
-        // In the second slice.
+        // Book 7 is in the second slice.
         books.push(7);
         // Every other one comes by way of a follower.
         let asked = [slow.leader, other_than(slow.leader)][call as usize % 2];

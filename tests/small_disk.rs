@@ -18,7 +18,7 @@ use tonic::Code;
 
 /// A file system in memory, of so many megabytes. It is gone once this is dropped.
 struct SmallDisk {
-    /// The file system is mounted where this process, and what it starts, alone sees it.
+    /// The file system is mounted where this process and its child processes alone see it.
     _holder: Process,
     root: PathBuf,
     _dir: TempDir,
@@ -82,7 +82,7 @@ async fn a_node_on_a_disk_without_any_room_starts_again_and_keys_in_use_go_on() 
     client.next_at_last(1).await;
     let spare = disk.root.join("data/SPARE");
     until("the spare is there", || spare.exists()).await;
-    // What is replayed at the next start: it takes as much space again.
+    // These entries are replayed at the next start, which takes as much space again.
     for first in (0..150_000).step_by(10_000) {
         client.next_of_each((first..first + 10_000).collect()).await.unwrap();
     }

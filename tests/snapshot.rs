@@ -1,4 +1,4 @@
-//! A node that lacks what was purged from the log catches up by a snapshot, whatever happens to it.
+//! A node that lacks entries that were purged from the log catches up by a snapshot, through crashes and faults.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ async fn a_snapshot_that_takes_longer_than_the_log_is_held_is_counted_and_a_fast
     };
     let mut cluster = Cluster::start(1, slow).await;
     let mut client = cluster.client(1);
-    // Some two megabytes.
+    // These keys take some two megabytes.
     for first in (0..60_000).step_by(10_000) {
         client.next_of_each((first..first + 10_000).collect()).await.unwrap();
     }
@@ -73,7 +73,7 @@ async fn purged(group: &Group) -> u64 {
     eventually("the log is purged", index).await
 }
 
-/// Waits until `id` has applied what `leader` has.
+/// Waits until `id` has applied all entries that `leader` has.
 async fn applied_all(cluster: &Cluster, id: u64, leader: u64) {
     let applied = |of: u64| {
         let status = cluster.nodes[&of].context().services.status.now();
@@ -105,7 +105,7 @@ async fn a_node_that_was_away_while_the_log_was_purged_catches_up_by_snapshot() 
     assert!(learner.purged_index() >= Some(purged), "node 4 did not catch up by snapshot");
     let in_memory = || learner.view.recent_records().len() >= 200;
     until("what came with the snapshot is in memory", in_memory).await;
-    // It holds what the others hold: as a leader it hands out the next numbers.
+    // It holds the same table as the others: as a leader it hands out the next numbers.
     cluster.client(1).promote_node(4).await.unwrap();
     cluster.client(1).transfer(4).await.unwrap();
     for key in 0..200 {
@@ -143,7 +143,7 @@ async fn a_follower_that_loses_power_right_after_it_installed_a_snapshot_comes_b
     let leader = cluster.leader().await;
     let victim = other_than(leader);
     cluster.crash(victim).await;
-    // So many entries that the log is purged beyond what the victim has.
+    // There are so many entries that the log is purged beyond the victim's last entry.
     for key in 100..160 {
         cluster.client(leader).next_at_last(key).await;
     }
@@ -167,7 +167,7 @@ async fn a_follower_that_loses_power_right_after_it_installed_a_snapshot_comes_b
         },
         ..disk.under(&seams.storage)
     };
-    // Nothing reaches the disk, except what the installation itself brings there.
+    // Nothing reaches the disk, except the bytes that the installation itself brings there.
     let hanging = disk.hang_then_fail();
     let node = cluster.try_start(victim, seams).await.unwrap();
     let has_snapshot = || cluster.acknowledged(leader, victim) > holds;
@@ -203,7 +203,7 @@ async fn a_leader_that_logs_nothing_without_a_node_sends_it_the_snapshot_as_fast
         ..CreateNamespaceRequest::default()
     };
     client.admin.create_namespace(rooms).await.expect("created");
-    // Some twenty megabytes.
+    // These keys take some twenty megabytes.
     for first in (0..MESSAGES * KEYS).step_by(KEYS) {
         let names = (first..first + KEYS).map(|key| format!("{key:0256}").into());
         let message = NextManyRequest {
@@ -215,7 +215,7 @@ async fn a_leader_that_logs_nothing_without_a_node_sends_it_the_snapshot_as_fast
         let answer = answers.expect("a stream").into_inner().message().await;
         assert_eq!(answer.expect("no error").expect("an answer").failure, None);
     }
-    // So many entries that the log is purged beyond what the node has that is away.
+    // There are so many entries that the log is purged beyond the last entry of the node that is away.
     for key in 0..60 {
         client.next(key).await.expect("a number");
     }

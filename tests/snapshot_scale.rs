@@ -1,5 +1,5 @@
-//! What a snapshot of ten million sections costs those who go on asking for numbers. It takes minutes
-//! and gigabytes, so that it runs only when it is asked for:
+//! The cost of a snapshot of ten million sections for callers that go on asking for numbers. It takes
+//! minutes and gigabytes, so that it runs only when it is asked for:
 //!
 //!     cargo test --test scenarios snapshot_scale -- --ignored --nocapture
 
@@ -21,7 +21,7 @@ const SECTIONS: u64 = 10_000_000;
 /// How long is measured where nothing else happens.
 const QUIET: Duration = Duration::from_secs(15);
 
-/// What the system says that this process has written, in bytes.
+/// The bytes that this process has written, as the system counts them.
 fn written() -> u64 {
     let io = std::fs::read_to_string("/proc/self/io").expect("an account of this process");
     let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: "));

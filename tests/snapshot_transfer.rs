@@ -23,7 +23,7 @@ async fn a_snapshot_sent_in_parts_gives_the_same_table_and_a_damaged_one_changes
     let mut machine = StateMachine::open(&source, 1).unwrap();
     apply(&mut machine, [begin_epoch(0), create(1, "book"), bumps(2, 0..9_000)]).await;
     let mut builder = machine.get_snapshot_builder().await;
-    // The snapshot does not hold what is applied after its builder was made.
+    // The snapshot does not hold entries that are applied after its builder was made.
     apply(&mut machine, [create(3, "late")]).await;
     let snapshot = builder.build_snapshot().await.unwrap();
     let meta = snapshot.meta.clone();

@@ -1,4 +1,4 @@
-//! `ratchet status` says who is missing, and since when.
+//! `ratchet status` names the missing nodes, and since when each is missing.
 
 use std::{
     io::{BufRead, BufReader},
@@ -14,7 +14,7 @@ use ratchet::proto::v1::{NodeStatus, StatusResponse};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// What node `id` says, once it `fits`.
+/// The status of node `id`, once it `fits`.
 async fn status_at_last(
     cluster: &Processes, id: u64, args: &[&str], fits: impl Fn(&Output) -> bool,
 ) -> Output {
@@ -90,7 +90,7 @@ async fn status_fails_with_an_exit_code_of_its_own_when_a_voter_is_missing_and_w
     assert_eq!(json(&output.stderr)["error"]["code"], "UNAVAILABLE");
 }
 
-/// What the leader tells of a node, once it `fits`.
+/// The leader's entry about a node, once it `fits`.
 async fn seen(
     cluster: &Cluster, leader: u64, id: u64, fits: impl Fn(&NodeStatus) -> bool,
 ) -> NodeStatus {
@@ -126,7 +126,7 @@ async fn a_crashed_learner_is_missing_also_for_a_new_leader_that_never_heard_it(
     assert!(!status.serving && status.nodes.iter().all(|node| node.silent_ms.is_none()));
 }
 
-/// `ratchet status --watch`, and what it writes.
+/// Starts `ratchet status --watch`. Returns the process and its output.
 fn watch(cluster: &Processes, args: &[&str]) -> (Process, BufReader<ChildStdout>) {
     let mut child: Child = ratchet()
         .args(["status", "--watch", "1"])

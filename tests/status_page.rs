@@ -1,5 +1,5 @@
-//! The status page: in a browser through a change of the leader, without JavaScript, and while a node stops; and who may see it
-//! where tokens are needed.
+//! The status page: in a browser through a change of the leader, without JavaScript, and while a node stops; and the callers
+//! that may see it where tokens are needed.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -45,7 +45,7 @@ fn load(mut client: Client, key: u64) -> JoinSet<()> {
     load
 }
 
-/// Waits until what is shown at `place` contains `text`. Nothing may be there yet.
+/// Waits until the text at `place` contains `text`. Nothing may be there yet.
 async fn until_shown(browser: &Browser, place: &str, text: &str) {
     let what = format!("{text:?} in {place}");
     eventually(&what, async || {
@@ -78,7 +78,7 @@ async fn in_a_browser_it_follows_the_cluster_through_a_change_of_the_leader() {
     let drawn = "document.querySelectorAll('.chart path')[0].getAttribute('d').includes('L')";
     eventually("a line", async || (browser.evaluate(drawn).await == json!(true)).then_some(()))
         .await;
-    // Whatever the page loads anew has no mark.
+    // A page that is loaded anew has no mark.
     browser.evaluate("document.body.dataset.mark = 'kept'").await;
     browser.picture("status-light").await;
 
@@ -103,7 +103,7 @@ async fn in_a_browser_it_follows_the_cluster_through_a_change_of_the_leader() {
     let dark = "getComputedStyle(document.body).backgroundColor === 'rgb(21, 24, 28)'";
     until_is(&browser, dark, json!(true)).await;
     browser.picture("status-dark-phone").await;
-    // Tab, and Enter.
+    // The keys are Tab, and Enter.
     browser.type_keys("\u{e004}").await;
     until_is(&browser, "document.activeElement.innerText", json!("To the members")).await;
     browser.type_keys("\u{e007}").await;
@@ -189,7 +189,7 @@ fn header<'a>(page: &'a Page, name: &str) -> Option<&'a str> {
     })
 }
 
-/// Sees that the form is shown in the place of the page, with nothing of the page, and what it says above the field.
+/// Sees that the form is shown in the place of the page, with nothing of the page, and with the text `says` above the field.
 fn assert_form(page: &Page, status: u16, says: Option<&str>) {
     assert_eq!(page.status, status, "{}", page.body);
     assert!(page.body.contains(r#"<form method="post" action="/login">"#), "{}", page.body);
@@ -280,7 +280,7 @@ async fn whoever_is_not_let_in_gets_a_form_and_a_session_opens_the_page_and_noth
         let told = format!("{}{}", again.head, again.body);
         assert!(token == " " || !told.contains(token), "it tells the token: {told}");
     }
-    // Who shows a token itself needs no session.
+    // A caller that shows a token itself needs no session.
     let shown = |verb| format!("Authorization: Bearer {}\r\n", closed.token(verb));
     let page = page_with(address, &shown("read")).await;
     assert_eq!(page.status, 200, "{}", page.body);
@@ -303,7 +303,7 @@ async fn whoever_is_not_let_in_gets_a_form_and_a_session_opens_the_page_and_noth
     drop(watch(address, &cookie).await);
     let form = http(address, "GET /login", &cookie, "").await;
     assert!(form.body.contains(r#"<form method="post" action="/logout">"#), "{}", form.body);
-    // No other path takes it, and no other node.
+    // No other path takes the cookie, and no other node.
     for what in [
         "GET /openapi.json",
         "GET /v1/status",

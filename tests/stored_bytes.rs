@@ -1,5 +1,5 @@
-//! What is stored, byte by byte. A release reads what the one before it wrote, so a change of the code must not change
-//! any of it unnoticed.
+//! The stored forms, byte by byte. A release reads the data that the one before it wrote, so a change of the code must
+//! not change any form unnoticed.
 //!
 //! The file beside this one holds every kind of log entry, of record of the table and of part of a snapshot. A change
 //! that is meant raises `VERSION` of the codec; then `UPDATE_EXPECT=1 cargo test stored_bytes` writes the file anew.

@@ -145,7 +145,7 @@ async fn the_largest_message_of_keys_that_are_all_used_up_has_a_small_answer() {
     let few = CreateNamespaceRequest {
         name: "few".into(),
         max: Some(900_000),
-        // One ceiling for all: none of the keys needs a bump of its own.
+        // All keys share one ceiling: none of them needs a bump of its own.
         section_size: Some(KEYS as u64),
         ..CreateNamespaceRequest::default()
     };
@@ -230,7 +230,7 @@ async fn the_largest_messages_are_forwarded_however_many_come_together() {
     const MESSAGES: u64 = 16;
     let cluster = Cluster::start(3, |_| {}).await;
     let follower = other_than(cluster.leader().await);
-    // Ten bytes each.
+    // The ids have ten bytes each.
     let ids: Vec<u64> = (0..65_536).map(|id| u64::MAX - id).collect();
     // Keys that are new to the term wait for their first numbers. Not so many messages of them may wait at a time.
     let mut first = Stream::open(&mut cluster.client(follower)).await;
@@ -363,7 +363,7 @@ async fn many_new_keys_leave_others_their_turn() {
 async fn a_key_that_comes_again_far_behind_in_its_message_gets_greater_numbers() {
     let cluster = Cluster::start(1, |_| {}).await;
     let mut stream = Stream::open(&mut cluster.client(1)).await;
-    // New keys, which wait; then keys with numbers.
+    // The keys are new and wait, and then have numbers.
     for round in 0..2 {
         let ids: Vec<u64> = (0..8 * KEYS_AT_ONCE as u64).map(|n| 1_000 + n % 3_000).collect();
         let answer = stream.ask(books(&ids, &[])).await;

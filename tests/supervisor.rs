@@ -1,4 +1,4 @@
-//! What a node tells its supervisor, and that its exit codes and its units let a supervisor do what helps.
+//! The messages of a node to its supervisor, and the exit codes and units by which a supervisor does the right thing.
 
 use std::{
     collections::BTreeMap,
@@ -53,7 +53,7 @@ impl Supervised {
         command
     }
 
-    /// What the supervisor is told next.
+    /// The next message to the supervisor.
     async fn told(&self) -> String {
         let mut message = vec![0; 4_096];
         let received = in_time("a message to the supervisor", self.socket.recv(&mut message)).await;
@@ -61,7 +61,7 @@ impl Supervised {
         String::from_utf8(message).unwrap()
     }
 
-    /// Starts the node with its default settings and stops it once it is ready. Returns what it tells when it stops.
+    /// Starts the node with its default settings and stops it once it is ready. Returns its message when it stops.
     async fn stopped(&self) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ratchet"));
         command.env_clear();
@@ -94,7 +94,7 @@ async fn a_node_says_that_it_is_ready_once_all_its_ports_listen() {
     }
 }
 
-/// Whatever it says before it listens, it says here, too.
+/// The node also says here all that it says before it listens.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_cannot_listen_or_open_its_data_never_says_that_it_is_ready() {
     let supervised = Supervised::new();
@@ -116,7 +116,7 @@ async fn a_node_that_stops_says_so_and_the_unit_gives_it_as_long_as_it_takes_wit
     let usec = told.strip_prefix("STOPPING=1\nEXTEND_TIMEOUT_USEC=");
     let usec = usec.unwrap_or_else(|| panic!("{told}")).trim_end().parse().unwrap();
     let limit = unit("ratchet.service")["TimeoutStopSec"].parse().unwrap();
-    // Longer by what a process takes to end whose disk hangs.
+    // It is longer by the time that a process takes to end when its disk hangs.
     let (takes, limit) = (Duration::from_micros(usec), Duration::from_secs(limit));
     assert!(takes > Duration::from_secs(60), "{takes:?}");
     assert!(limit > takes + Duration::from_secs(4), "{takes:?} of {limit:?}");
@@ -188,7 +188,7 @@ async fn a_node_that_no_restart_helps_ends_with_78_and_one_line_that_says_what_t
     assert!(said.contains("tls_cert /nowhere.crt: ") && said.contains(to_do), "{said}");
 }
 
-/// The `ratchet` command, of a process that may do what the modes of files allow, and no more. Root may do more.
+/// The `ratchet` command, of a process whose rights are the modes of files, and no more. Root may do more.
 fn ratchet_bound_by_modes() -> Command {
     let plain = ratchet();
     let mut bound = Command::new(plain.get_program());
@@ -224,7 +224,8 @@ async fn a_node_to_which_a_file_of_its_data_is_not_open_ends_with_78_and_names_t
     assert!(supervised.stopped().await.starts_with("STOPPING=1"));
 }
 
-/// The library of a disk that hangs: who syncs a file waits while somebody holds the lock of the file that TEST_DISK names.
+/// The library of a disk that hangs: a process that syncs a file waits while another holds the lock of the file that
+/// TEST_DISK names.
 const HANGING_DISK: &str = r#"
 #include <fcntl.h>
 #include <stdlib.h>
@@ -249,8 +250,7 @@ int fdatasync(int file) {
 }
 "#;
 
-/// The planted bug gives the term up as soon as the disk hangs. What follows is what follows whenever an only voter's term is
-/// given up.
+/// The planted bug gives the term up as soon as the disk hangs. The same happens whenever an only voter's term is given up.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_only_voter_that_gave_its_term_up_ends_with_75_and_goes_on_when_started() {
     let supervised = Supervised::new();
@@ -293,7 +293,7 @@ fn dist(name: &str) -> String {
     fs::read_to_string(path).unwrap()
 }
 
-/// What a unit says, by its keys. Of a key that stands there twice, the last.
+/// The values of a unit, by key. A key that stands there twice has its last value.
 fn unit(name: &str) -> BTreeMap<String, String> {
     let text = dist(name);
     let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -305,7 +305,7 @@ fn unit(name: &str) -> BTreeMap<String, String> {
 fn no_unit_starts_a_node_again_that_no_restart_helps() {
     let said = &unit("ratchet.service")["RestartPreventExitStatus"];
     let codes: Vec<&str> = said.split(' ').collect();
-    // The names are systemd's, of what it cannot set up for a node before it runs.
+    // The names are systemd's, for settings that it cannot set up for a node before it runs.
     let names = ["EXEC", "USER", "GROUP", "NAMESPACE", "STATE_DIRECTORY"];
     assert_eq!(codes, [&["2", "78"][..], &names].concat());
 }
@@ -317,7 +317,7 @@ fn the_units_have_a_node_refuse_to_run_as_root() {
     }
 }
 
-/// Runs what a unit has its supervisor run after a node that ended with this status. Returns how long that sleeps.
+/// Runs the script that a unit has its supervisor run after a node that ended with this status. Returns how long it sleeps.
 fn slept_after(status: &str) -> String {
     let line = &unit("ratchet.service")["ExecStopPost"];
     let script = line.strip_prefix("/bin/sh -c '").and_then(|rest| rest.strip_suffix('\''));
@@ -341,7 +341,7 @@ fn a_node_whose_disk_failed_is_started_again_half_a_minute_later_and_any_other_o
     for status in ["0", "1", "70", "71", "75", "78", "9", "TERM", ""] {
         assert_eq!(slept_after(status), "", "{status:?}");
     }
-    // The supervisor ends what takes longer.
+    // The supervisor ends a script that takes longer.
     let limit: u64 = unit("ratchet.service")["TimeoutStopSec"].parse().unwrap();
     assert!(limit > 60, "{limit}");
 }
@@ -371,7 +371,7 @@ fn analyzed(arguments: &[&str], name: &str, instance: &str) -> process::Output {
     command.output().expect("systemd-analyze runs; cluster/prerequisites --tests installs it")
 }
 
-/// With systemd's own tool.
+/// Checks the units with systemd's own tool.
 mod systemd {
     use super::analyzed;
 

@@ -61,7 +61,7 @@ async fn restart(cluster: &mut Processes, id: u64) {
     cluster.client(id).next_at_last(u64::MAX).await;
 }
 
-/// Changes the files of the nodes, and waits until all use what changed.
+/// Changes the files of the nodes, and waits until all use the changed files.
 async fn change(cluster: &Processes, what: impl FnOnce()) {
     let in_use = |id| cluster.said(id, "changed files are in use");
     let before = [1, 2, 3].map(in_use);
@@ -112,7 +112,7 @@ pub async fn a_living_cluster_turns_tls_between_its_nodes_on_node_by_node_and_ch
     strangers_are_refused(&cluster, &certificates).await;
 }
 
-/// Who has no certificate of a node, or another node's, is not spoken with.
+/// Nodes do not speak with a peer that has no certificate of a node, or another node's.
 async fn strangers_are_refused(cluster: &Processes, certificates: &Certificates) {
     let peer = cluster.places[&1].peer_listen;
     let plain = GrpcTransport::default();
@@ -151,7 +151,7 @@ async fn strangers_are_refused(cluster: &Processes, certificates: &Certificates)
             assert_eq!(told.contains("whose certificate is node 2's"), from == 3, "{told}");
         }
     }
-    // A node that is no member, as one that was removed, may ask who is there, and nothing on behalf of others.
+    // A node that is no member, as one that was removed, may ask for the members, and for nothing on behalf of others.
     certificates.node(4, "localhost", &[]);
     let mut peers = PeerClient::new(certificates.channel(peer, Some("node-4")));
     in_time("an answer", peers.hello(greeting(4, 1))).await.expect("it is told");
@@ -205,7 +205,7 @@ async fn next(channel: &Channel) -> u64 {
     taken.into_inner().first
 }
 
-/// What a server answers to `asked`, as far as it is as long as `expected`.
+/// The beginning of a server's answer to `asked`, as long as `expected`.
 async fn exchange(
     mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin, asked: &str, expected: &str,
 ) {
@@ -216,18 +216,18 @@ async fn exchange(
 }
 
 const PING: (&str, &str) = ("PING\r\n", "+PONG\r\n");
-/// What a client of HTTP/2 begins with: the preface, and its empty settings. A server answers with its own.
+/// The beginning of a client of HTTP/2: the preface, and its empty settings. A server answers with its own.
 const H2: &str = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\u{4}\0\0\0\0\0";
 const HTTP: (&str, &str) =
     ("GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 200 OK\r\n");
 
-/// The flags of a node whose clients' files these are, in this mode, and that takes clients of this CA alone.
+/// The flags of a node with these files for clients, in this mode, and that takes clients of this CA alone.
 fn client_flags(certificates: &Certificates, mode: &str) -> Vec<String> {
     let own = format!("--tls-client-ca={}", certificates.path("ca.crt"));
     [certificates.client_flags(1, mode), vec![own]].concat()
 }
 
-/// What a stream that says this brings, until it ends.
+/// The answer on a stream that sends these bytes, until it ends.
 async fn told(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin, asked: &str) -> Vec<u8> {
     let mut read = Vec::new();
     let exchange = async {
@@ -262,7 +262,7 @@ pub async fn each_interface_speaks_tls_with_clients_of_its_ca_and_with_nobody_el
     assert_eq!(h2.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
     let no_h2 = certificates.connect(node.grpc, shown, &["http/1.1"]).await;
     no_h2.expect_err("the port speaks HTTP/2 alone");
-    // Neither another CA's client, nor one without TLS.
+    // The node lets in neither another CA's client, nor one without TLS.
     for end in ["crt", "key"] {
         let [from, to] = [format!("client-billing.{end}"), format!("stranger.{end}")];
         fs::copy(others.path(&from), certificates.path(&to)).expect("copied");
@@ -420,7 +420,7 @@ async fn a_node_that_sends_with_tls_says_nothing_without_to_a_peer_that_speaks_n
     let certificates = Certificates::new();
     certificates.node(1, &cluster.places[&1].peer_listen.ip().to_string(), &[]);
     cluster.own_flags.insert(1, certificates.peer_flags(1, "send"));
-    // In the place of node 2.
+    // The listener stands in the place of node 2.
     let peer = TcpListener::bind(cluster.places[&2].peer_listen).await.expect("a port");
     cluster.spawn(1);
     let socket = Endpoint::from_shared(cluster.socket(1)).expect("an address");

@@ -75,7 +75,7 @@ struct Collector {
     received: Arc<Mutex<Vec<Received>>>,
     /// How many messages have come.
     messages: Arc<AtomicU64>,
-    /// If it is there, the collector answers only who gets a permit.
+    /// If it is there, the collector answers only a message that gets a permit.
     holds: Option<Arc<Semaphore>>,
 }
 
@@ -179,7 +179,7 @@ fn traced(to: SocketAddr) -> impl Fn(&mut Config) {
     }
 }
 
-/// A message of somebody whose call is a part of this trace.
+/// A message of a caller whose call is a part of this trace.
 fn in_trace<T>(message: T, trace: &str, flags: &str) -> Request<T> {
     let mut request = Request::new(message);
     request.set_timeout(PATIENCE);
@@ -193,7 +193,7 @@ fn next() -> NextRequest {
     NextRequest { namespace: "book".to_owned(), key: id(KEY), ..NextRequest::default() }
 }
 
-/// Prints the spans of a trace as they were received, for docs/monitor.md: what each is a part of, and how long it took.
+/// Prints the spans of a trace as they were received, for docs/monitor.md: the parent of each, and how long it took.
 fn print_received(spans: &[Received]) {
     let mut in_order: Vec<&Received> = spans.iter().collect();
     in_order.sort_by_key(|one| one.span.start_time_unix_nano);
@@ -229,7 +229,7 @@ fn assert_forwarded(spans: &[Received], [asked, leader]: [u64; 2], method: &str)
         assert_eq!(text_of(&span.attributes, "ratchet.namespace").as_deref(), Some("book"));
         assert_eq!(text_of(&span.attributes, "ratchet.keys").as_deref(), Some("1"));
     }
-    // One machine, one clock: what is within something is not longer.
+    // One machine, one clock: a span within another one is not longer.
     let took = |span: &Span| span.end_time_unix_nano - span.start_time_unix_nano;
     assert!(took(call) >= took(wait) && took(wait) >= took(led), "{call:?} {wait:?} {led:?}");
 }
@@ -364,7 +364,7 @@ async fn a_call_that_waits_for_a_record_of_the_leaders_disk_is_told_so() {
 }
 
 tokio::task_local! {
-    /// The span of what a task of the application does.
+    /// The current span of a task of the application.
     static SPAN: String;
 }
 
@@ -377,7 +377,7 @@ async fn each_call_of_the_rust_client_is_a_part_of_the_span_in_which_it_is_made(
         .traceparent(|| SPAN.try_with(String::clone).ok())
         .build()
         .expect("a client");
-    // In no span, over the stream that the others use as well.
+    // The call is in no span, over the stream that the others use as well.
     client.next("book", KEY).await.expect("a number");
     let of_task = |task: u64| TRACE.replace("0a", &format!("{task:02x}"));
     let mut tasks = JoinSet::new();

@@ -96,7 +96,7 @@ fn a_directory_that_is_no_checkout_has_no_commit() {
         ("refs/heads", "this repository keeps its branches in another format\n"),
     ]);
     assert_eq!(found(other.path()), None);
-    // Unpacked inside another project's checkout.
+    // The sources are unpacked inside another project's checkout.
     let outer = checkout(&[("HEAD", HASH)]);
     let inner = outer.path().join("vendored/ratchet");
     fs::create_dir_all(&inner).unwrap();
@@ -110,12 +110,12 @@ fn the_command_says_its_version_and_commit_and_what_it_was_built_with() {
     assert_eq!(told("-V"), version);
     let features = told("--version");
     let features = features.strip_prefix(&version).expect("the version");
-    // What tests run has planted bugs.
+    // The programs that tests run have planted bugs.
     assert!(
         features.starts_with("features: ") && features.contains("debug-assertions"),
         "{features}"
     );
-    // Cargo sets RATCHET_COMMIT to what was built for every test, so it does not tell who chose it.
+    // Cargo sets RATCHET_COMMIT to the built commit for every test, so it does not tell where the value came from.
     if let Some(here) = of_checkout(Path::new(env!("CARGO_MANIFEST_DIR"))) {
         let built = ratchet::version::COMMIT;
         assert!(

@@ -28,7 +28,7 @@ use ratchet::{
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restarted_voter_keeps_the_promise_of_its_last_run() {
     let mut cluster = Cluster::start(3, |config| {
-        // Long enough to see that it is kept, whatever the machine is busy with.
+        // This is long enough to see that the promise is kept, on a busy machine, too.
         config.election_timeout_ms = 3_000;
         config.lease_ms = 2_500;
         config.heartbeat_ms = 100;
@@ -62,7 +62,7 @@ async fn a_restarted_voter_keeps_the_promise_of_its_last_run() {
     );
 }
 
-/// The promise of the last run was longer than those of this run.
+/// The promise of the last run was longer than the promises of this run.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restarted_voter_keeps_a_longer_promise_of_its_last_run() {
     const PROMISE: Duration = Duration::from_millis(2_000);

@@ -39,7 +39,7 @@ async fn take_of_each(client: &mut Client) -> Vec<u64> {
     firsts
 }
 
-/// What each key's next number is once [`take_of_each`] has answered `firsts`.
+/// The next number of each key once [`take_of_each`] has answered `firsts`.
 fn next_of_each(firsts: &[u64]) -> Vec<u64> {
     firsts.iter().zip(1..).map(|(first, count)| first + count).collect()
 }

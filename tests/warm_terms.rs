@@ -81,7 +81,8 @@ async fn keys_that_were_in_use_cost_the_next_leader_no_bump_and_one_step_each() 
     assert_warm(&cluster, FirstTouch::memory).await;
 }
 
-/// As if no checkpointer were through before the next leader is lost: nobody uses the keys meanwhile.
+/// Nobody uses the keys between the losses, so that it is as if no checkpointer were through before the next
+/// leader is lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_that_were_in_use_cost_no_bump_either_when_five_leaders_are_lost_one_after_the_other()
 {

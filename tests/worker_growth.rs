@@ -8,7 +8,7 @@ use ratchet_ids::Format;
 
 /// Four ids in a millisecond, and eight worker ids. A node may have two of them.
 const FORMAT: &str = "bits zero:1=0 time-ms:48 worker:3 sequence:2";
-/// How many ids a call asks for: those of a quarter of a second of one worker.
+/// How many ids a call asks for: the ids of a quarter of a second of one worker.
 const COUNT: u32 = 1_000;
 
 async fn create(client: &Client, name: &str) {

@@ -89,7 +89,7 @@ async fn a_lease_outlives_its_leader_and_whoever_gets_the_worker_id_next_is_abov
     let renewed = renewed.await;
     assert_eq!((renewed.token, renewed.from_ms), (first.token, first.from_ms));
     assert!(renewed.ceiling_ms >= first.ceiling_ms);
-    // It releases it, and the next holder is above what it used.
+    // It releases it, and the next holder is above the time that it used.
     let used_ms = renewed.now_ms;
     let released = client.release_worker("orders", held(&first), used_ms);
     assert!(released.await.expect("released"));
@@ -145,7 +145,7 @@ async fn as_many_holders_as_there_are_worker_ids_get_one_each_and_the_next_one_a
     assert_eq!(last.worker, 1_023);
     assert_eq!((last.from_ms, last.ceiling_ms), (lease.from_ms, lease.ceiling_ms));
 
-    // One is released unused, and the one who was refused gets it.
+    // One worker id is released unused, and the holder that was refused gets it.
     assert!(client.release_worker("orders", held(lease), 0).await.expect("an answer"));
     let given = client.lease_worker("orders", "one more").await.expect("a lease");
     assert_eq!((given.worker, given.from_ms), (1_023, lease.from_ms));
@@ -201,7 +201,7 @@ async fn a_holder_that_comes_back_gets_its_worker_id_and_ids_of_a_namespace_crea
     let later = client.lease_worker("orders", "b").await.expect("a lease");
     assert!(later.from_ms >= again.ceiling_ms, "{later:?} after {again:?}");
     assert!(later.token > again.token);
-    // The old lease is not the new one's, whatever the worker id.
+    // The old lease is not the new one, even with the same worker id.
     let stale = HeldWorker { worker: later.worker, token: again.token };
     let released = client.release_worker("orders", stale, 0).await;
     assert!(!released.expect("an answer"));

@@ -1,4 +1,4 @@
-//! Wall clocks that are wrong by years: what a leader believes, and how a time is taken back that was logged.
+//! Wall clocks that are wrong by years: the times that a leader believes, and how a logged time is taken back.
 
 use std::{
     pin::pin,
@@ -34,7 +34,7 @@ use ratchet_ids::Format;
 use tokio::time::Instant;
 
 const DAY_MS: u64 = 86_400_000;
-/// 70 years.
+/// How far a wrong clock is off, in milliseconds: 70 years.
 const WRONG_MS: i64 = 2_208_988_800_000;
 /// A format with two worker ids, which does not end soon.
 const TWO_WORKERS: &str = "bits zero:1=0 time-ms:48 worker:1 sequence:12";
@@ -84,7 +84,7 @@ async fn with_two_clocks() -> (Cluster, [(u64, Arc<AtomicI64>); 2], Client) {
     (cluster, nodes, any)
 }
 
-/// Waits until the leader knows what the others' clocks show.
+/// Waits until the leader knows the times of the others' clocks.
 async fn clocks_are_known(cluster: &Cluster, leader: u64) {
     let known = || {
         let nodes = cluster.nodes[&leader].context().services.status.now().nodes;

@@ -19,9 +19,9 @@ const SIZE: (u32, u32) = (1_000, 480);
 /// A chart without its lines.
 pub struct Chart<'a> {
     pub title: &'a str,
-    /// What the horizontal axis shows, and from where to where.
+    /// The quantity on the horizontal axis, and its range.
     pub x: (&'a str, Range<f64>),
-    /// What the vertical axis shows.
+    /// The quantity on the vertical axis.
     pub y: &'a str,
     pub labels: SeriesLabelPosition,
 }

@@ -42,7 +42,7 @@ struct State {
 /// The server that is asked at the moment.
 pub struct Link {
     pub channel: Channel,
-    /// To be sent with each request.
+    /// The version of the route, which is sent with each request.
     pub route_version: u64,
     moves: u64,
 }
@@ -114,7 +114,7 @@ impl Connection {
         let at = state.servers.iter().position(|one| *one == state.server);
         let next = at.map_or(0, |at| (at + 1) % state.servers.len());
         let next = state.servers[next].clone();
-        // The next server tells who leads, even if that is the same node as before.
+        // The next server names the leader, even if that is the same node as before.
         state.route_version = oldest(state.follow_leader);
         state.move_to(next);
     }

@@ -3,8 +3,7 @@
 //! With a certificate it is the echo of a secure node. Connections are over TLS, by the same libraries (rustls with ring, under
 //! tokio), with the same protocols of ALPN, and with tickets; the handshake of each is a task of its own. Of each gRPC call,
 //! each stream and each HTTP request it reads the header `authorization`, and makes the SHA-256 of the token in it, once, as a
-//! node does. It compares the hash with nothing: to find out whose the token is, and what may be done with it, is the node's
-//! own cost.
+//! node does. It compares the hash with nothing: to find the token's principal, and its grants, is the node's own cost.
 
 use std::{
     hint::black_box,
@@ -47,11 +46,11 @@ mod api {
     tonic::include_proto!("ratchet.v1");
 }
 
-/// What HTTP requests are answered with. A node's answer is as long, for a number of five digits.
+/// The answer to HTTP requests. A node's answer is as long, for a number of five digits.
 const RANGE: &str = r#"{"first":"10000","last":"10000","increment":"1"}"#;
 /// The path of HTTP requests.
 const PATH: &str = "/v1/namespaces/{namespace}/keys/{key}";
-/// The header that shows a token, and what comes before the token there.
+/// The header that shows a token, and the text before the token there.
 const AUTHORIZATION: &str = "authorization";
 const BEARER: &[u8] = b"Bearer ";
 
@@ -155,7 +154,7 @@ struct Echo {
 }
 
 impl Echo {
-    /// Reads what a call shows, if it is the echo of a secure node.
+    /// Reads the token of a call, if it is the echo of a secure node.
     fn read_token<T>(self, call: &Request<T>) {
         if self.reads_tokens {
             hash_token(call.metadata().get(AUTHORIZATION).map(|value| value.as_bytes()));

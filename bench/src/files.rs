@@ -4,7 +4,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::error::Error;
 
-/// Has this process, and those that it starts, open `count` files each: raises its own limit to the one that it is allowed.
+/// Has this process and its child processes open `count` files each: raises its own limit to the one that it is allowed.
 ///
 /// # Errors
 /// If fewer are allowed.

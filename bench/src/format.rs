@@ -1,4 +1,4 @@
-//! What the reports of the subcommands have in common.
+//! The common parts of the subcommands' reports.
 
 use serde_json::Value;
 

@@ -16,12 +16,12 @@ use crate::{error::Error, socket::host_of, tls::Certificates};
 
 /// How long a handshake may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What a client says first over HTTP/2: its greeting, and settings, of which there are none.
+/// The first bytes of a client over HTTP/2: its greeting, and settings, of which there are none.
 const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00";
 /// How many bytes the head of a frame has. The server's settings are a frame.
 const FRAME_HEAD_BYTES: usize = 9;
 
-/// What is done in a handshake.
+/// A kind of handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The server shows its certificate, and signs.

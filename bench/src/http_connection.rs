@@ -25,7 +25,7 @@ pub struct HttpConnection {
     /// Shows the token, if there is one.
     authorization: Option<HeaderValue>,
     sender: SendRequest<Empty<Bytes>>,
-    /// Driven by the one who asks: a task of its own would cost the caller two switches for each request.
+    /// The caller drives it: a task of its own would cost the caller two switches for each request.
     connection: Connection<TokioIo<Socket>, Empty<Bytes>>,
 }
 
@@ -52,7 +52,7 @@ impl HttpConnection {
     /// Takes the next number of a key.
     ///
     /// # Errors
-    /// The text of the failure, or what the server answered instead of a number.
+    /// The text of the failure, or the server's answer if it is no number.
     pub async fn next(&mut self, key: u64) -> Result<u64, String> {
         let mut request = Request::post(format!("/v1/namespaces/{NAMESPACE}/keys/{key}:next"))
             .header(HOST, &self.address)

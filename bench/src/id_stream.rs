@@ -82,7 +82,7 @@ impl Caller {
     fn message(&self) -> NextIdsRequest {
         NextIdsRequest {
             namespace: IDS_NAMESPACE.to_owned(),
-            // At most 10 000.
+            // A batch has at most 10 000.
             count: Some(self.recorder.load.batch as u32),
             ..NextIdsRequest::default()
         }

@@ -1,8 +1,8 @@
-//! The load: what the callers request, and how.
+//! The load: the callers' requests, and how they are made.
 
 use std::time::Duration;
 
-/// What the callers of a round request, and how.
+/// The requests of the callers of a round, and how they are made.
 #[derive(Debug, Clone)]
 pub struct Load {
     /// Connections (all interfaces but client).
@@ -19,13 +19,13 @@ pub struct Load {
     pub key_stride: u64,
     /// Requests a second in an open loop; `None` for a closed loop.
     pub rate: Option<u64>,
-    /// What an open loop does when too many requests wait for an answer.
+    /// The behaviour of an open loop when too many requests wait for an answer.
     pub overload: Overload,
     /// The seed for drawing keys.
     pub seed: u64,
 }
 
-/// What an open loop does when too many requests wait for an answer.
+/// The behaviour of an open loop when too many requests wait for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overload {
     /// It aborts the run: the rate is too high to be measured.

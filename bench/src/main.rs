@@ -62,16 +62,16 @@ struct Cli {
 enum Command {
     /// Measure throughput and latency, alone or in comparison with another server
     Run(Box<RunOptions>),
-    /// Kill the leader under load, and measure what callers notice: silence, throughput around it, errors
+    /// Kill the leader under load, and measure the effects on callers: silence, throughput around it, errors
     Failover(Box<FailoverOptions>),
     /// Have the leader hand over under load, and measure the same
     Handover(Box<HandoverOptions>),
-    /// Open idle connections, and measure what they cost the leader and its other callers
+    /// Open idle connections, and measure their cost for the leader and its other callers
     Idle(Box<IdleOptions>),
-    /// Bound the leader's memory, ask for many more keys than fit, and measure what callers of other keys notice
+    /// Bound the leader's memory, ask for many more keys than fit, and measure the effects on callers of other keys
     Memory(Box<MemoryOptions>),
-    /// Measure how fast ids of a format are made, by the Rust client and over a node's stream beside the echo, and what
-    /// their times cost
+    /// Measure how fast ids of a format are made, by the Rust client and over a node's stream beside the echo, and the
+    /// cost of their times
     Ids(Box<IdsOptions>),
     /// Open connections over TLS to a node and to the echo, and measure how many handshakes a second they make, full and
     /// resumed

@@ -1,4 +1,4 @@
-//! What the command lines of the subcommands have in common: the load, and the cluster that is started.
+//! The common options of the subcommands: the load, and the cluster that is started.
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -15,7 +15,7 @@ pub struct Printed {
 /// Waits for the report, and prints it. SIGINT ends the measurement.
 ///
 /// # Errors
-/// Those of `report`; if the run is interrupted; if standard output cannot be written.
+/// The errors of `report`; also if the run is interrupted, or if standard output cannot be written.
 pub async fn print(
     json: bool, report: impl Future<Output = Result<Printed, Error>>,
 ) -> Result<(), Error> {

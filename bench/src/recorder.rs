@@ -1,4 +1,4 @@
-//! Records what the workers of a round see: latencies, counts, errors, and whether numbers grow.
+//! Records the observations of the workers of a round: latencies, counts, errors, and whether numbers grow.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -15,7 +15,7 @@ const STRIPES: usize = 16;
 
 /// The record of a round, shared by its workers.
 pub struct Recorder {
-    /// What the workers request.
+    /// The load of the workers.
     pub load: Load,
     /// True once the workers are to stop.
     pub stop: AtomicBool,
@@ -30,7 +30,7 @@ pub struct Recorder {
     floors: Vec<AtomicU64>,
 }
 
-/// What was recorded since the last look.
+/// The records since the last look.
 pub struct Records {
     /// The latency of each request that was answered.
     pub latencies: Histogram<u64>,
@@ -61,7 +61,7 @@ impl Records {
 
 /// An empty histogram of latencies.
 pub fn histogram() -> Histogram<u64> {
-    // Three significant digits, up to a minute.
+    // The histogram has three significant digits, up to a minute.
     Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("bounds that fit")
 }
 
@@ -94,7 +94,7 @@ impl Recorder {
     }
 
     /// Records that a request of an open loop has had no answer until now. `since`: when it was due. Otherwise the latencies of
-    /// those that waited longest would be missing.
+    /// the requests that waited longest would be missing.
     pub fn unanswered(&self, worker: usize, since: Instant) {
         let nanos = Instant::now().saturating_duration_since(since).as_nanos() as u64;
         self.stripes[worker % STRIPES].lock().latencies.saturating_record(nanos);
@@ -140,7 +140,7 @@ impl Recorder {
         }
     }
 
-    /// Takes what was recorded since the last time. `spare`, of no records, saves allocations.
+    /// Takes the records since the last time. `spare`, of no records, saves allocations.
     pub fn drain(&self, spare: &mut Records) -> Records {
         let mut all = Records::new();
         for stripe in &self.stripes {

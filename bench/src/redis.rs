@@ -39,7 +39,7 @@ impl Redis {
     /// INCR.
     ///
     /// # Errors
-    /// The text of the failure, or what the server answered instead of a number.
+    /// The text of the failure, or the server's answer if it is no number.
     pub async fn increment(&mut self, key: u64) -> Result<u64, String> {
         let key = format!("{NAMESPACE}:{key}");
         let command = format!("*2\r\n$4\r\nINCR\r\n${}\r\n{key}\r\n", key.len());
@@ -51,7 +51,7 @@ impl Redis {
     /// PING.
     ///
     /// # Errors
-    /// The text of the failure, or what the server answered instead of PONG.
+    /// The text of the failure, or the server's answer if it is not PONG.
     pub async fn ping(&mut self) -> Result<(), String> {
         let line = self.ask("*1\r\n$4\r\nPING\r\n").await?;
         match line.as_str() {
@@ -65,7 +65,7 @@ impl Redis {
         let mut line = String::new();
         let exchange = async {
             self.0.get_mut().write_all(command.as_bytes()).await?;
-            // Over TLS, what is written may still be on its way to the socket.
+            // Over TLS, written bytes may still be on their way to the socket.
             self.0.get_mut().flush().await?;
             self.0.read_line(&mut line).await
         };

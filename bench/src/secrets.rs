@@ -1,9 +1,9 @@
-//! What a cluster that is started for the run needs to be secure: certificates, a token that may do everything, and one for
+//! The secrets of a secure cluster that is started for the run: certificates, a token that may do everything, and one for
 //! callers. `ratchet` makes all of them, in the temporary directory of the run.
 //!
-//! Nobody looks for them in what a run leaves behind: the directory, with the logs of the nodes in it, is removed at the end.
-//! Only figures and the names of options are printed, and drawn in a chart. If a program fails, the last lines of its log
-//! are printed, too. That `ratchet` tells no secret there is a test of the node's (`tests/secrets.rs`).
+//! Nobody looks for them in the files that a run leaves behind: the directory, with the logs of the nodes in it, is removed
+//! at the end. Only figures and the names of options are printed, and drawn in a chart. If a program fails, the last lines of
+//! its log are printed, too. That `ratchet` tells no secret there is a test of the node's (`tests/secrets.rs`).
 
 use std::{
     fmt,
@@ -29,7 +29,7 @@ const CALLERS: &str = "bench";
 const ADMIN: &str = "admin.token";
 /// How long a command may take.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What `ratchet` would read of this process's environment, instead of what is on its command line.
+/// The variables of this process's environment that `ratchet` would read instead of the values on its command line.
 const VARIABLES: [&str; 6] = [
     "RATCHET_SERVER",
     "RATCHET_CLUSTER_ID",
@@ -39,7 +39,7 @@ const VARIABLES: [&str; 6] = [
     "RATCHET_TOKEN_FILE",
 ];
 
-/// Who shows a certificate.
+/// The ends that show a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
     /// Servers, to their clients. Nodes speak no TLS with one another.
@@ -57,7 +57,7 @@ pub struct Secrets {
 }
 
 impl fmt::Debug for Secrets {
-    /// Without what is secret.
+    /// Leaves the secrets out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Secrets").field("dir", &self.dir).finish_non_exhaustive()
     }

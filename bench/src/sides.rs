@@ -1,4 +1,4 @@
-//! The results of what is compared, side by side: as a table for people, as JSON for programs.
+//! The results of compared servers, side by side: as a table for people, as JSON for programs.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
     round::RoundResult,
 };
 
-/// What stands for the unit in the names of values.
+/// The text that stands for the unit in the names of values.
 const UNIT: &str = "UNIT";
 
 /// The results of one side, round by round.
@@ -18,7 +18,7 @@ pub struct Side {
     pub name: &'static str,
     /// Whether its callers spoke TLS and showed a token; `None` where that is not told.
     pub secure: Option<bool>,
-    /// What was counted, in the singular.
+    /// The unit that was counted, in the singular.
     pub unit: &'static str,
     pub rounds: Vec<RoundResult>,
 }

@@ -15,7 +15,7 @@ use crate::token::Token;
 /// A connection.
 pub type Socket = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
-/// How connections are made, and what is shown over them.
+/// How connections are made, and the credentials that are shown over them.
 #[derive(Clone, Default)]
 pub struct Manner {
     /// `None`: they are plain.
@@ -25,7 +25,7 @@ pub struct Manner {
 }
 
 impl Manner {
-    /// Connects to `address`, "host:port", and shakes hands if connections are over TLS. What is to be shown is not shown yet.
+    /// Connects to `address`, "host:port", and shakes hands if connections are over TLS. The token is not shown yet.
     ///
     /// # Errors
     /// If nobody listens there, or the handshake fails.

@@ -34,7 +34,7 @@ pub fn start(connections: Vec<Connection>, recorder: &Arc<Recorder>, workers: &m
     }
     if recorder.load.rate.is_some() {
         let recorder = recorder.clone();
-        // A thread of its own, since the timers of the runtime tick in milliseconds.
+        // It runs on a thread of its own, since the timers of the runtime tick in milliseconds.
         workers.spawn_blocking(move || {
             while !recorder.stop.load(Relaxed) {
                 std::thread::sleep(PACER_INTERVAL);
@@ -159,8 +159,8 @@ impl Window<'_> {
         all.saturating_sub(self.count)
     }
 
-    /// Records the messages of an open loop that have no answer when the run ends: those in flight, and those that were due
-    /// and could not be sent.
+    /// Records the messages of an open loop that have no answer when the run ends: messages in flight, and messages that
+    /// were due and could not be sent.
     fn tell_unanswered(&self, now: Instant) {
         if self.pace.is_none() {
             return;
@@ -279,7 +279,7 @@ mod tests {
     fn messages_that_are_due_and_find_no_room_count_with_the_time_that_they_waited() {
         let ago = Duration::from_secs(1);
         let recorder = recorder(Some(200), Overload::Wait);
-        // One each 10 ms, from the start on: those at 10, 20, ... 1 000 ms are overdue.
+        // One message is due each 10 ms, from the start on: the messages at 10, 20, ... 1 000 ms are overdue.
         let window = window(&recorder, ago, 1);
         window.tell_unanswered(window.started + ago);
         let latencies = recorder.drain(&mut Records::new()).latencies;

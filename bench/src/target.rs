@@ -1,4 +1,4 @@
-//! A target: what is measured, a cluster or a server to compare it with.
+//! A target of a measurement: a cluster, or a server to compare it with.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub struct Server {
     pub id: u64,
     /// Where it speaks gRPC, or another product's protocol.
     pub address: String,
-    /// Where it speaks HTTP; `None` for other products' servers, and for those of a running cluster.
+    /// Where it speaks HTTP; `None` for other products' servers, and for the nodes of a running cluster.
     pub http: Option<String>,
     /// Where it serves Redis clients; `None` as for HTTP.
     pub redis: Option<String>,
@@ -75,7 +75,7 @@ pub struct Target {
     pub follow_leader: bool,
     /// The certificates for connections; `None` if they are plain.
     pub tls: Option<Arc<Certificates>>,
-    /// What callers show; `None` if they show nothing.
+    /// The token that callers show; `None` if they show none.
     pub token: Option<Token>,
     /// Whether the numbers are checked to grow.
     pub is_checked: bool,

@@ -111,7 +111,7 @@ pub fn certificates(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static
     read.map_err(|error| Error::config(format!("{what} is no PEM that can be read: {error}")))
 }
 
-/// The key in a PEM. What is wrong with one is not told: it may be a part of the key.
+/// The key in a PEM. The parser's message is not told: it may hold a part of the key.
 ///
 /// # Errors
 /// If there is none, or it is malformed.

@@ -1,4 +1,4 @@
-//! The option for a running cluster that wants to know who asks, and the token that it names.
+//! The option for a running cluster that wants to know its callers, and the token that the option names.
 
 use std::{fs, path::PathBuf};
 
@@ -25,7 +25,7 @@ impl TokenOptions {
     /// The token that the option names; `None` without it.
     ///
     /// # Errors
-    /// If the file cannot be read, or what is in it is no token.
+    /// If the file cannot be read, or holds no token.
     pub fn read(&self) -> Result<Option<Token>, Error> {
         let Some(path) = &self.token_file else {
             return Ok(None);
@@ -35,7 +35,7 @@ impl TokenOptions {
         };
         let text = fs::read_to_string(path).map_err(|error| failed(&error))?;
         let text = text.trim_end_matches(['\r', '\n']).to_owned();
-        // The client knows what a token is made of.
+        // The client knows the form of a token.
         Client::builder().token(&text).build().map_err(|error| failed(&error))?;
         let authorization = MetadataValue::try_from(format!("Bearer {text}"));
         let mut authorization = authorization.map_err(|error| failed(&error))?;

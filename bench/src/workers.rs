@@ -38,7 +38,7 @@ pub struct Failures {
     pub first: Option<String>,
 }
 
-/// What is known once the workers have stopped.
+/// The results of workers that have stopped.
 pub struct Stopped {
     pub failures: Failures,
     /// The latencies of the requests of an open loop that were under way, or overdue, when it ended. Empty for a closed loop.
@@ -69,13 +69,13 @@ impl Workers {
         self.recorder.stop.load(Relaxed)
     }
 
-    /// Takes what was recorded since the last time.
+    /// Takes the records since the last time.
     pub fn records(&self) -> Records {
         self.recorder.drain(&mut self.spare.lock())
     }
 
-    /// Stops the workers, and waits for their last requests. Of an open loop, the latencies of those that were due before have
-    /// to be counted: they are recorded by then.
+    /// Stops the workers, and waits for their last requests. Of an open loop, the latencies of requests that were due before
+    /// have to be counted: they are recorded by then.
     ///
     /// # Errors
     /// If a number did not grow, if the workers fell too far behind an open loop, or if one panicked.
@@ -124,7 +124,7 @@ async fn start(target: &Target, recorder: &Arc<Recorder>) -> Result<JoinSet<()>,
         Some(rate) => {
             let recorder = recorder.clone();
             let handle = tokio::runtime::Handle::current();
-            // A thread of its own, since the timers of the runtime tick in milliseconds.
+            // It runs on a thread of its own, since the timers of the runtime tick in milliseconds.
             workers.spawn_blocking(move || open_loop(&callers, rate, &recorder, &handle));
         }
     }

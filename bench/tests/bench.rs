@@ -185,7 +185,7 @@ fn when_the_benchmark_is_killed_every_process_that_it_started_ends() {
             std::thread::sleep(Duration::from_millis(10));
         }
     };
-    // The bench, three nodes, the echo.
+    // The processes are the bench, three nodes and the echo.
     until(&|count| count == 5);
     drop(bench);
     until(&|count| count == 0);

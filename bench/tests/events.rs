@@ -1,5 +1,5 @@
-//! `ratchet-bench failover` and `ratchet-bench handover`: the leader changes while callers go on, and the report says
-//! what they noticed.
+//! `ratchet-bench failover` and `ratchet-bench handover`: the leader changes while callers go on, and the report has
+//! the effects on them.
 
 mod common;
 
@@ -130,7 +130,7 @@ fn another_build_is_measured_beside_with_records_of_an_earlier_term_and_shared_s
         assert_eq!(side["events"].as_array().unwrap().len(), 1);
         let event = &side["events"][0];
         check_event(event);
-        // 50 keys, two in each section.
+        // There are 50 keys, two in each section.
         let skipped = number(&event["skipped_by_cause"], "leader_change");
         assert!(skipped <= 25.0 * 10_000.0, "{skipped}");
         let term = event["leaders"][0]["term"].as_u64().expect("a term");

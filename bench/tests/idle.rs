@@ -1,4 +1,4 @@
-//! `ratchet-bench idle` measures what idle connections cost, and leaves nothing behind.
+//! `ratchet-bench idle` measures the cost of idle connections, and leaves nothing behind.
 
 mod common;
 
@@ -53,7 +53,7 @@ fn the_other_callers_may_call_in_an_open_loop() {
     let report = report(&bench(dir.path(), "idle", &[&FEW[..], &args].concat()));
     assert_eq!(report["rate"], 300);
     let rate = report["with"]["numbers_per_second"].as_f64().unwrap();
-    // After a moment in which the machine was busy, what was missed is made up for.
+    // After a moment in which the machine was busy, the missed requests are made up for.
     assert!(0.0 < rate && rate < 900.0, "{rate}");
 }
 

@@ -29,7 +29,7 @@ use tokio::runtime::{Builder, Runtime};
 use tonic::{Request, Response, Status};
 
 const NODES: u64 = 3;
-/// In simulated time.
+/// How long a call may take, in simulated time.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The wall clock at the start, in milliseconds since 1970.
 const WALL_MS: u64 = 1_750_000_000_000;
@@ -126,7 +126,7 @@ impl Cluster {
         })
     }
 
-    /// What a node's interfaces call.
+    /// The services that a node's interfaces call.
     pub fn services(&self, id: u64) -> Services {
         let node = &self.nodes[&id];
         Services { context: node.context().clone(), stop: node.stopping() }

@@ -1,13 +1,13 @@
-//! What the ways to a number cost, in instructions. Seconds differ from run to run on a busy machine; these counts hardly do,
-//! so a change that makes a way dearer is seen at once.
+//! The costs of the ways to a number, in instructions. Seconds differ from run to run on a busy machine; these counts hardly
+//! do, so a change that makes a way dearer is seen at once.
 //!
 //! `bench/instructions` builds this program, runs it under valgrind's callgrind, and compares the counts with those in
-//! `bench/instructions.txt`. Callgrind counts what happens inside the functions of [`ways`] whose names begin with `counted_`,
-//! and nothing else.
+//! `bench/instructions.txt`. Callgrind counts the instructions inside the functions of [`ways`] whose names begin with
+//! `counted_`, and nothing else.
 //!
 //! A whole cluster of three nodes is in this process, on one thread: the product from its handlers down to RocksDB. The time
-//! stands still while anybody has something to do, the network is in memory, and a seed decides what is random. So each run
-//! does the same.
+//! stands still while anybody has something to do, the network is in memory, and a seed decides all random choices. So each
+//! run does the same.
 
 mod cluster;
 mod ways;
@@ -38,13 +38,13 @@ fn main() -> ExitCode {
     let mut cluster = Cluster::start(|_| {});
     ways::count_all(&mut cluster, calls);
     drop(cluster);
-    // The counts above are those of nodes whose traces are off.
+    // The counts above are of nodes whose traces are off.
     ways::count_unsampled(&Cluster::start(|config| trace(config, "0")), calls);
     ways::count_traced(&Cluster::start(|config| trace(config, "1")), calls);
     ExitCode::SUCCESS
 }
 
-/// Has a node trace this part of the calls. Nobody sends the spans: the room for those that wait has enough for all.
+/// Has a node trace this part of the calls. Nobody sends the spans: the room for waiting spans is enough for all.
 fn trace(config: &mut Config, sample: &str) {
     config.otlp_endpoint = Some("http://127.0.0.1:4317".to_owned());
     config.otlp_sample = sample.parse().expect("a sample");

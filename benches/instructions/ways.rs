@@ -1,4 +1,4 @@
-//! The ways to a number. Callgrind counts what happens inside the functions whose names begin with `counted_`.
+//! The ways to a number. Callgrind counts the instructions inside the functions whose names begin with `counted_`.
 
 use std::hint::black_box;
 
@@ -23,7 +23,7 @@ use crate::cluster::Cluster;
 const MANY: u64 = 1_000;
 /// How many of these are counted, for each thousand calls of the other ways.
 const MANY_CALLS: u64 = 20;
-/// How many calls a way does before it is counted: they bring into memory what it needs.
+/// How many calls a way does before it is counted: they bring its data into memory.
 const WARM: u64 = 50;
 /// The key of the ways that ask for one number of one key.
 const KEY: u64 = 42;

@@ -1,4 +1,4 @@
-//! Everything but taking numbers: the last number of a key, namespaces, membership, leadership, and who may do what.
+//! Everything but taking numbers: the last number of a key, namespaces, membership, leadership, and grants.
 
 use bytes::Bytes;
 
@@ -100,7 +100,7 @@ calls! {
     reload() -> ReloadResponse: v1::ReloadRequest {} => reload, changes: false;
     /// A page of the keys of a namespace that have a ceiling.
     list_keys(request: v1::ListKeysRequest) -> ListKeysResponse: request => list_keys, changes: false;
-    /// What the cluster knows of a key.
+    /// The cluster's knowledge of a key.
     explain(namespace: String, key: Key) -> Explanation:
         v1::ExplainRequest { namespace, key: Some(key.into()) } => explain,
         changes: false;
@@ -120,11 +120,10 @@ calls! {
     /// Removes a token. `None` as the id is enough if one token alone has the name.
     revoke_token(name: String, id: Option<String>) -> RevokeTokenResponse:
         v1::RevokeTokenRequest { name, id } => revoke_token, changes: true;
-    /// Says what is granted to `anonymous`, to an address range of it, or to a certificate, in the place of what was granted to
-    /// it before.
+    /// Replaces the grants of `anonymous`, of an address range of it, or of a certificate.
     set_grants(request: v1::SetGrantsRequest) -> Principal: request => set_grants, changes: true;
-    /// Says how much a principal may use, in the place of what it was told before.
+    /// Replaces the limits on the use of a principal.
     set_quotas(request: v1::SetQuotasRequest) -> SetQuotasResponse: request => set_quotas, changes: true;
-    /// All principals, and what is granted to them.
+    /// All principals, and their grants.
     list_principals() -> ListPrincipalsResponse: v1::ListPrincipalsRequest {} => list_principals, changes: false;
 }

@@ -34,7 +34,7 @@ use crate::{
 /// The largest merged range, in numbers. A single request may want more. Lower than any limit that a
 /// server would sensibly have.
 const RANGE_NUMBERS_MAX: u64 = 10_000;
-/// What is told of a server that answers what no server should.
+/// The reason and the outcome of a failure if a server gives an answer that no server should give.
 const UNKNOWN: (Reason, Outcome) = (Reason::Unspecified, Outcome::Unknown);
 /// A request whose deadline is nearer than this has expired: no message could be answered in the time.
 const EXPIRY_MARGIN: Duration = Duration::from_millis(1);
@@ -51,14 +51,14 @@ pub struct Batch {
     named: Option<Box<NamedMessage>>,
 }
 
-/// What remains to be done after a batch was answered.
+/// The work that remains after a batch was answered.
 #[derive(Default)]
 pub struct Leftover {
     /// Requests to send again, in other messages.
     pub retry: Vec<PendingRequest>,
     /// The batch, if its message is to be sent again as it is.
     pub resend: Option<Batch>,
-    /// What the answer says of the namespace.
+    /// The kind of the namespace, if the answer tells it.
     pub mode: Option<Mode>,
     /// The failure, if the server or its leader is to blame and another server should be asked.
     pub server_failure: Option<Status>,
@@ -140,7 +140,7 @@ impl Batch {
         self.requests.iter().any(|request| request.request_id.is_some())
     }
 
-    /// What becomes of the batch once its answer is lost, or did not come in time.
+    /// Ends the wait for the answer, which is lost, or did not come in time.
     pub fn lose(mut self) -> Leftover {
         if let Some(named) = &mut self.named {
             named.may_be_done = true;
@@ -148,7 +148,7 @@ impl Batch {
         self.unsent()
     }
 
-    /// What becomes of the batch if its message has reached nobody this time.
+    /// Ends the batch if its message has reached nobody this time.
     pub fn unsent(self) -> Leftover {
         match &self.named {
             Some(named) if named.may_be_done => {
@@ -184,10 +184,10 @@ impl Batch {
         self.namespace
     }
 
-    /// The earliest deadline of the requests; of those that somebody waits for, if the message has an id.
+    /// The earliest deadline of the requests; of the requests that somebody waits for, if the message has an id.
     pub fn deadline(&self) -> Option<Instant> {
         let named = self.named.as_ref();
-        // Each look at who waits may cost a cache miss.
+        // Each look at a waiting caller may cost a cache miss.
         let counts = |request: &&PendingRequest| named.is_none() || request.is_awaited();
         let first = self.requests.iter().filter(counts).map(|request| request.deadline).min();
         first.into_iter().chain(named.map(|named| named.send_until)).min()
@@ -342,7 +342,8 @@ fn range(first: u64, count: u64, increment: u64) -> Numbers {
     Numbers { first, last: first.saturating_add(span), increment }
 }
 
-/// The places whose keys get nothing: why, and of those with fewer numbers left than were asked for, how many.
+/// The places whose keys get nothing, with the failure. If fewer numbers are left than were asked for, their count comes
+/// with it.
 fn refused_places(
     refused: Vec<RefusedKeys>, exhausted: Option<Box<Exhausted>>,
 ) -> HashMap<u32, (Status, Option<u64>)> {

@@ -63,9 +63,9 @@ impl Builder {
     /// Sets the servers to start with, "host:port". One that runs is enough; several are safer. The default
     /// is 127.0.0.1:7600.
     ///
-    /// On the machine of a node, who may open its data directory can give its local socket: "unix:" and the path of the file
-    /// `admin.sock` there. Calls over it may do everything, without a token. A client all of whose servers are such sockets
-    /// stays with them, whatever [`Builder::follow_leader`] says.
+    /// On the machine of a node, a user that may open its data directory can give its local socket: "unix:" and the path of the
+    /// file `admin.sock` there. Calls over it may do everything, without a token. A client all of whose servers are such
+    /// sockets stays with them, with or without [`Builder::follow_leader`].
     pub fn servers(mut self, servers: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.servers = servers.into_iter().map(Into::into).collect();
         self
@@ -103,7 +103,7 @@ impl Builder {
         self
     }
 
-    /// Shows this token with every call: it says who asks, and so what may be asked. It has 1 to 256 characters of visible
+    /// Shows this token with every call: it names the caller, and so decides its grants. It has 1 to 256 characters of visible
     /// ASCII.
     ///
     /// Over connections that are not TLS the network can read it: give [`Builder::tls`] as well.
@@ -113,12 +113,12 @@ impl Builder {
     }
 
     /// Has this function say which span a call is a part of. It is asked in the task of each call, before anything is sent, and
-    /// answers what the header `traceparent` of W3C Trace Context has; or `None`, if the call is a part of none. A text that no
-    /// header can hold counts as `None`.
+    /// answers the value of the header `traceparent` of W3C Trace Context; or `None`, if the call is a part of none. A text
+    /// that no header can hold counts as `None`.
     ///
     /// Numbers that are taken within a span travel in a message of their own, which is a part of that span, and are not merged
-    /// with those of other tasks. So answer `None` where a span is not recorded. A call that the client makes for itself, as to
-    /// fetch a segment ahead, is no part of a caller's span, unless the function answers one there, too.
+    /// with numbers of other tasks. So answer `None` where a span is not recorded. A call that the client makes for itself, as
+    /// to fetch a segment ahead, is no part of a caller's span, unless the function answers one there, too.
     pub fn traceparent(
         mut self, span: impl Fn() -> Option<String> + Send + Sync + 'static,
     ) -> Self {

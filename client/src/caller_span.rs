@@ -23,12 +23,12 @@ impl CallerSpan {
         CallerSpan(Arc::new(ask))
     }
 
-    /// The span of what this task does now. `None` if it has none, or says what no header can hold.
+    /// The span of this task now. `None` if it has none, or its text fits no header.
     fn header(&self) -> Option<MetadataValue<Ascii>> {
         MetadataValue::try_from((self.0)()?).ok()
     }
 
-    /// The same as a text.
+    /// The span as a text.
     pub fn text(&self) -> Option<Box<str>> {
         let header = self.header()?;
         header.to_str().ok().map(Box::from)

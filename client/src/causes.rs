@@ -1,14 +1,14 @@
-//! Why there is no answer: what the transport says of a connection that could not be made, or broke.
+//! Why there is no answer: the transport's causes of a connection that could not be made, or broke.
 //!
-//! A failure of the transport has a source, and what a server says has none. The transport's own text is often "transport
-//! error", and the cause stands somewhere below it.
+//! A failure of the transport has a source, and a failure that a server answers has none. The transport's own text is often
+//! "transport error", and the cause stands somewhere below it.
 
 use std::{error::Error, io, iter, sync::Arc};
 
 use rustls::{CertificateError, Error as TlsError};
 use tonic::{Code, Status};
 
-/// What the text of rustls begins with if a server has sent an alert.
+/// The beginning of rustls's text if a server has sent an alert.
 const ALERT: &str = "received fatal alert: ";
 /// The alerts by which a server refuses the certificate of a client, or the lack of one. It has read no request then.
 const REFUSALS: [&str; 9] = [
@@ -30,7 +30,7 @@ const NO_HANDSHAKE: &str = "tls handshake eof";
 const NO_TLS: &str =
     "the server does not seem to speak TLS there; correct the address, or ask without TLS";
 
-/// The text of a failure: what the server said, or why there is no connection, and what to do if that is known.
+/// The text of a failure: the server's message, or why there is no connection, and what to do if that is known.
 pub fn text(status: &Status) -> String {
     let mut told = vec![status.message().to_owned()];
     // The status of a broken connection is the source of its own, and shows itself with its sources.
@@ -79,14 +79,14 @@ fn sources(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
     iter::successors(status.source(), |error| (**error).source())
 }
 
-/// True if a cause is an alert by which a server refuses the client's certificate. The text begins with it: what the other end
-/// may write into the reason of a GOAWAY comes later.
+/// True if a cause is an alert by which a server refuses the client's certificate. The text begins with the alert. The reason
+/// of a GOAWAY, which the other end may choose, comes later.
 fn is_refusal(text: &str) -> bool {
     let alert = text.strip_prefix(ALERT);
     alert.is_some_and(|alert| REFUSALS.iter().any(|refusal| alert.starts_with(refusal)))
 }
 
-/// What to do about a cause, if it is of TLS.
+/// The advice about a cause, if it is of TLS.
 fn advice(error: &(dyn Error + 'static)) -> Option<&'static str> {
     let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     match inner.and_then(|inner| inner.downcast_ref()) {
@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    /// What a server that serves nothing shows as its certificate, and whose clients it lets in.
+    /// The TLS of a server that serves nothing: its certificate, and the CA of the clients that it lets in.
     fn shown((cert, key): &(String, String), clients: Option<&Ca>) -> ServerTlsConfig {
         let config = ServerTlsConfig::new().identity(Identity::from_pem(cert, key));
         match clients {
@@ -176,7 +176,7 @@ mod tests {
     /// How many calls may end in the middle of a handshake, on a slow machine.
     const UNLUCKY_MAX: usize = 60;
 
-    /// What a client is told by a unary call, by one that changes something, and by one on a stream.
+    /// The errors of a client's unary call, of a call that changes something, and of a call on a stream.
     async fn told(address: &str, tls: Option<Tls>) -> [Error; 3] {
         let builder = Client::builder().servers([address]).timeout(HANDSHAKES);
         let builder = match tls {
@@ -196,7 +196,7 @@ mod tests {
         ]
     }
 
-    /// Asks until what a client is told `fits`. On a slow machine a call may end in the middle of a handshake.
+    /// Asks until the client's errors fit. On a slow machine a call may end in the middle of a handshake.
     async fn assert_told_at_last(
         address: &str, tls: Option<Tls>, fits: impl Fn(&[Error; 3]) -> bool,
     ) {
@@ -218,8 +218,8 @@ mod tests {
         assert_told_at_last(address, tls, fits).await;
     }
 
-    /// Asks until no call ends in the middle of a handshake. One that does is told no cause, or that it may be carried out:
-    /// with TLS 1.3 a client has sent its request before the server says what it thinks of the client's certificate.
+    /// Asks until no call ends in the middle of a handshake. A call that does is told no cause, or that it may be carried out:
+    /// with TLS 1.3 a client has sent its request before the server judges the client's certificate.
     async fn assert_told(address: &str, tls: &Tls, causes: &[&str]) {
         let mut unlucky = Vec::new();
         while unlucky.len() < UNLUCKY_MAX {
@@ -258,7 +258,7 @@ mod tests {
         assert_served(&plain, None).await;
         assert_told(&plain, &Tls::new(&ca.1), &["does not seem to speak TLS"]).await;
         let server = serve(Some(shown(&ca.signed("127.0.0.1", 2100), None)));
-        // A server that ends a connection may have read what was sent on it, for all that a client knows.
+        // A server that ends a connection may have read the request on it, for all that a client knows.
         let is_advised = |error: &Error| error.to_string().contains("if the server speaks TLS");
         assert_told_at_last(&server, None, |told| told.iter().all(is_advised)).await;
     }

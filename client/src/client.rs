@@ -26,7 +26,7 @@ const REQUEST_ID_BYTES_MAX: usize = 64;
 
 /// A client of one cluster. It is cheap to clone, and meant to be shared by all tasks.
 ///
-/// Answers tell it who the voters are, and those of `next`, `next_range` and segments also who leads: from then on it sends
+/// Answers name the voters, and answers to `next`, `next_range` and segments also name the leader: from then on it sends
 /// these straight to the leader. It keeps working when the servers that it was given are gone. It asks given servers that are
 /// no members only if no member answers.
 ///
@@ -103,9 +103,9 @@ impl Client {
         self.take(namespace, key.into(), count, None).await
     }
 
-    /// The next `count` numbers of a key of a gapless namespace, or those that an earlier request with this id got. Make up
-    /// an id for each purpose, for example a UUID or the number of an order, and ask again with it after an error, also
-    /// from another process.
+    /// The next `count` numbers of a key of a gapless namespace, or the numbers that an earlier request with this id got.
+    /// Make up an id for each purpose, for example a UUID or the number of an order, and ask again with it after an error,
+    /// also from another process.
     ///
     /// Each id gets numbers exactly once while it is remembered (`request_id_keep_ms` of the cluster, 10 minutes unless it is
     /// changed). [`Client::next_range`] needs no id: the client has one of its own for as long as it asks.

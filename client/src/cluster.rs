@@ -1,4 +1,4 @@
-//! Which cluster a client asks, and what it says of itself with every call.
+//! The cluster that a client asks, and the headers that introduce the client with every call.
 //!
 //! Invariant: once the cluster is known, it stays the same, and every call says which one it is. Every call shows the token, if
 //! there is one.
@@ -19,7 +19,7 @@ use crate::{
     members::Members,
 };
 
-/// The token of who calls, behind the word Bearer.
+/// The caller's token, behind the word Bearer.
 const AUTHORIZATION: &str = "authorization";
 /// The cluster that a call is meant for; in a refusal, the one that the server belongs to.
 const CLUSTER_ID: &str = "ratchet-cluster-id";
@@ -28,7 +28,7 @@ const MEMBERS_VERSION: &str = "ratchet-members-version";
 /// The route, if the server knows newer members.
 const ROUTE: &str = "ratchet-route-bin";
 
-/// A connection whose calls say which cluster they are meant for, and who calls.
+/// A connection whose calls name their cluster and their caller.
 pub type Connection = InterceptedService<Channel, Introduction>;
 
 /// The id of a cluster, and how it is sent.
@@ -59,7 +59,7 @@ impl Cluster {
     }
 }
 
-/// What a client knows of its cluster.
+/// A client's knowledge of its cluster.
 #[derive(Debug)]
 pub struct Known {
     cluster: OnceLock<Cluster>,
@@ -122,12 +122,12 @@ impl Known {
     }
 }
 
-/// Adds to each call what the client knows, and its token.
+/// Adds the client's knowledge and its token to each call.
 #[derive(Clone)]
 pub struct Introduction {
-    /// What the client knows.
+    /// The client's knowledge of the cluster.
     pub known: Arc<Known>,
-    /// What shows the token; `None` without one.
+    /// The header with the token; `None` without one.
     pub authorization: Option<MetadataValue<Ascii>>,
 }
 

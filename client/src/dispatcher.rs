@@ -4,7 +4,7 @@
 //! arrive meanwhile form the next batches; no timer is needed.
 //!
 //! - If a server fails, the requests of its batches are sent to another one. Messages with an id are sent as they were.
-//! - If a server is silent, others are asked who leads.
+//! - If a server is silent, others are asked for the leader.
 //! - If a server does not let the client in, the requests fail: no other one would.
 //! - If another server leads, the dispatcher moves there: see [`Streams`].
 //! - If a server belongs to another cluster, its answer is refused, and the requests are sent to another one.
@@ -60,7 +60,7 @@ pub struct Dispatcher {
     queues: RequestQueues,
     /// Messages with an id that are to be sent again as they are.
     resends: VecDeque<Batch>,
-    /// What is known of namespaces.
+    /// The known kinds of namespaces.
     modes: HashMap<NamespaceId, Mode>,
     request_clock: RequestClock,
     /// The batches that wait for an answer, by the id of their message.

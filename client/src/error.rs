@@ -24,7 +24,7 @@ pub enum Error {
         server: String,
         /// The kind of failure.
         code: Code,
-        /// What was wrong, with which value, and what to do.
+        /// The cause, the value that was wrong, and what to do.
         message: String,
     },
     /// A number is not greater than one that this client had received for the same key before it asked.
@@ -51,7 +51,7 @@ pub enum Error {
     OutcomeUnknown {
         /// The server asked last, "host:port".
         server: String,
-        /// What was wrong.
+        /// The cause.
         message: String,
         /// The request id of the application: with it, it is safe to ask again ([`Client::next_once`](
         /// crate::Client::next_once)). `None`: look before you ask again.
@@ -180,7 +180,8 @@ codes! {
     InvalidArgument "INVALID_ARGUMENT" false InvalidArgument;
     /// There is no such namespace, or no such node.
     NotFound "NOT_FOUND" false NotFound;
-    /// The server does not know who asks: no token is shown where one is needed, or one that is unknown, revoked or expired.
+    /// The server does not know the caller: it shows no token where one is needed, or one that is unknown, revoked or
+    /// expired.
     Unauthenticated "UNAUTHENTICATED" false Unauthenticated;
     /// Too little is granted to the caller.
     PermissionDenied "PERMISSION_DENIED" false PermissionDenied;

@@ -14,7 +14,7 @@ use crate::{
     key::Key,
 };
 
-/// What a number of an export is of.
+/// The key, or the keys, that a number of an export belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exported {
     /// A key.
@@ -38,8 +38,8 @@ pub struct Export {
 
 impl Client {
     /// Exports a namespace, as of the moment of the call: every key of which numbers were handed out, and a number at or above
-    /// all of them; where ids share sections, every such section. The leader answers: servers that do not lead are asked who
-    /// does. A client that does not follow the leader asks the servers alone that it was given: one of them must lead.
+    /// all of them; where ids share sections, every such section. The leader answers: servers that do not lead name the
+    /// leader. A client that does not follow the leader asks the servers alone that it was given: one of them must lead.
     ///
     /// # Errors
     /// [`Error::Server`] if the cluster refuses it, or no server that is known leads.

@@ -10,7 +10,7 @@ use crate::{
     unary_call::ask,
 };
 
-/// What raising a key's floor did.
+/// The result of raising a key's floor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Raised {
     /// The floor in force: every number that is handed out later is greater.

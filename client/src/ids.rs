@@ -100,9 +100,10 @@ impl Client {
     }
 }
 
-/// Makes ids under a worker id that it holds: unique ones, whoever else makes ids of the namespace, and increasing ones
+/// Makes ids under a worker id that it holds: unique ones among all makers of ids of the namespace, and increasing ones
 /// within one `Ids` and its clones, as long as they choose the same parameters. Ids of several holders increase as their
-/// clocks do. If the format's counter runs on ([`Format::counter_runs_on`]), ids of one unit of time are in no order. Made by
+/// clocks do. If the format's counter runs on ([`Format::counter_runs_on`]), ids of one unit of time are in no order.
+/// Made by
 /// [`Client::ids`].
 ///
 /// A holder that cannot renew its lease makes ids until the lease's ceiling, some seconds. It stops then, because another
@@ -113,7 +114,7 @@ impl Client {
 pub struct Ids {
     source: IdSource<Cluster>,
     format: Arc<Format>,
-    /// What the caller chooses of each id. An error if parameters are missing.
+    /// The fields of each id that the caller chooses. An error if parameters are missing.
     fixed: Result<Fixed, EncodeError>,
     timeout: Duration,
 }
@@ -259,7 +260,7 @@ impl Lessor for Cluster {
     type Error = Error;
 
     fn mono_ns(&self) -> u64 {
-        // 584 years.
+        // 64 bits hold 584 years of nanoseconds.
         self.started.elapsed().as_nanos() as u64
     }
 

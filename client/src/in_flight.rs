@@ -20,7 +20,7 @@ pub struct InFlight {
     pub until: Instant,
 }
 
-/// Takes out those of `all` for which `wanted` is true, oldest first. They are kept by the id of their message.
+/// Takes out the batches of `all` for which `wanted` is true, oldest first. They are kept by the id of their message.
 pub fn take(
     all: &mut BTreeMap<u64, InFlight>, wanted: impl Fn(&InFlight) -> bool,
 ) -> Vec<InFlight> {

@@ -53,14 +53,14 @@ impl<'de, T: From<Vec<u8>>> Deserialize<'de> for Text<T> {
     }
 }
 
-/// What stands for bytes, a number or a key.
+/// A value of JSON that stands for bytes, a number or a key.
 enum Said<'de> {
     Number(u64),
     Text(Cow<'de, str>),
     Bytes(Vec<u8>),
 }
 
-/// What may be written for them.
+/// Reads such a value.
 struct Written;
 
 impl<'de> Visitor<'de> for Written {
@@ -133,12 +133,12 @@ fn digits<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
     }
 }
 
-/// What a field may be that stands in the path of a request over HTTP. It is read there as a string in JSON is.
+/// A type of a field that may stand in the path of a request over HTTP. It is read there as a string in JSON is.
 pub trait InPath: Sized {
     /// The value that `text` stands for.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error in the text, in words.
     fn in_path(text: Cow<'_, str>) -> Result<Self, String>;
 }
 
@@ -245,7 +245,7 @@ mod tests {
         }
     }
 
-    /// What a text is in a path, and what it is as a string in JSON.
+    /// The value of a text in a path, and its value as a string in JSON.
     fn both<T: InPath + for<'de> Deserialize<'de>>(text: &str) -> [Option<T>; 2] {
         let in_json = serde_json::from_value(text.into());
         [T::in_path(text.into()).ok(), in_json.ok()]

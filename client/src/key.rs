@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::api::{self as v1, key::Kind};
 
-/// What a sequence belongs to. All keys of a namespace are of one kind.
+/// A key, to which a sequence belongs. All keys of a namespace are of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Key {
     /// An unsigned 64-bit integer.

@@ -10,8 +10,8 @@
 //! let chapter = client.next("book", 42).await?;
 //! # Ok(()) }
 //! ```
-//! The number is greater than every number that anybody received for key 42 of namespace "book" before.
-//! Clone the client, or share it, between all tasks: it merges what they ask for at the same time.
+//! The number is greater than every number that anybody received for key 42 of namespace "book" before. Clone the client, or
+//! share it, between all tasks: it merges requests that they make at the same time.
 //!
 //! # Many numbers at once
 //! ```no_run
@@ -68,15 +68,15 @@
 //! messages, and one of these may be sent again while another is answered. If you need an order, wait for
 //! one answer before you ask again, or ask for a range.
 //!
-//! The client checks that every number is greater than those that it had received for the key before it
-//! asked ([`Error::Disorder`]). It checks the keys in recent use.
+//! The client checks that every number is greater than the numbers that it had received for the key before it asked
+//! ([`Error::Disorder`]). It checks the keys in recent use.
 //!
 //! # The cluster
 //! The client asks one cluster: the one that [`Builder::cluster_id`] names, or else the first one that answers. Every call says
 //! which one it is. If an address leads to another cluster, that one refuses the call, and the client goes on without it
 //! ([`Error::OtherCluster`] if no other server is left).
 //!
-//! A cluster may want to know who asks: [`Builder::token`] has every call show a token, and [`Builder::tls`] keeps others on
+//! A cluster may want to know its callers: [`Builder::token`] has every call show a token, and [`Builder::tls`] keeps others on
 //! the network from reading it.
 //!
 //! The client needs a [Tokio](https://tokio.rs) runtime with time and I/O enabled.

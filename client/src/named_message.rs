@@ -20,7 +20,7 @@ use crate::{
 /// The longest time for which servers remember an id whose message states a retry window.
 const WINDOW_MAX: Duration = Duration::from_secs(60);
 
-/// What is known of a namespace.
+/// The known kind of a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// It knows no request ids.
@@ -43,7 +43,7 @@ pub struct NamedMessage {
     pub send_until: Instant,
 }
 
-/// What becomes of a message that a server refused as a whole.
+/// The next step for a message that a server refused as a whole.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// It says a wrong time, and nothing was done: its requests are sent in another message.
@@ -83,7 +83,7 @@ impl NamedMessage {
         }
     }
 
-    /// Notes that a server refused it, and says what becomes of it.
+    /// Notes that a server refused it, and returns the next step for it.
     pub fn refused(&mut self, code: Code, (reason, outcome): (Reason, Outcome)) -> Refusal {
         use Reason::*;
         // Ids are remembered for gapless namespaces alone.

@@ -14,7 +14,7 @@ pub const BATCH_REQUESTS_MAX: u16 = 8_192;
 /// The largest number of bytes of all keys in one batch. A server takes messages of 1 MiB.
 const BATCH_KEY_BYTES_MAX: usize = 512 << 10;
 
-/// What one message can carry: keys of one namespace, and either ids (false) or names (true).
+/// The keys that one message can carry: keys of one namespace, and either ids (false) or names (true).
 type QueueKey = (NamespaceId, bool);
 
 fn queue_key(request: &PendingRequest) -> QueueKey {
@@ -35,7 +35,8 @@ impl RequestQueues {
         self.queue(queue_key(&request)).push_back(request);
     }
 
-    /// Puts requests back at the front of their queues, in the given order among those with one deadline.
+    /// Puts requests back at the front of their queues, in the given order among requests with one
+    /// deadline.
     pub fn requeue(&mut self, requests: Vec<PendingRequest>) {
         let mut unsorted = HashSet::new();
         for request in requests.into_iter().rev() {

@@ -1,4 +1,4 @@
-//! A request for numbers, who waits for it, and how it may be merged with others.
+//! A request for numbers, the caller that waits for it, and how it may be merged with others.
 
 use bytes::Bytes;
 use tokio::{sync::oneshot, time::Instant};
@@ -20,8 +20,8 @@ pub struct PendingRequest {
     pub may_share: bool,
     /// How many requests a batch with it has at most. 1: it gets a batch of its own.
     pub batch_max: u16,
-    /// What the application calls the request; it then gets a batch of its own.
-    /// Boxed, since few requests have one.
+    /// The application's id of the request, which then gets a batch of its own. Boxed, since few
+    /// requests have one.
     pub request_id: Option<Box<Bytes>>,
     /// The span that it is a part of; it then gets a batch of its own.
     pub traceparent: Option<Box<str>>,

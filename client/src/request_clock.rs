@@ -1,28 +1,29 @@
 //! The clock that says how long servers remember request ids. The servers keep it; messages with an id say when they were
 //! made by it. Pure: time is an argument.
 //!
-//! A server that gets a copy of a message too late refuses it, and tells what the clock shows. So the client needs to know it
-//! only nearly. It stands still while there is no leader, and so it is behind a clock that goes on from what was told.
+//! A server that gets a copy of a message too late refuses it, and tells the clock's time. So the client needs to know it
+//! only nearly. The clock stands still while there is no leader, and so it is behind a clock that goes on from the time that
+//! was told.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What is known of the clock.
+/// The known time of the clock.
 #[derive(Debug, Default)]
 pub struct RequestClock {
-    /// What a server told last, in milliseconds, and when.
+    /// The time that a server told last, in milliseconds, and when it did.
     told: Option<(u64, Instant)>,
 }
 
 impl RequestClock {
-    /// A server has told what the clock shows.
+    /// Notes the time of the clock that a server has told.
     pub fn learn(&mut self, clock_ms: u64, now: Instant) {
         self.told = Some((clock_ms, now));
     }
 
-    /// What the clock shows at least, if it stood still for `margin` at most since a server told it; 0 if none did. A message
-    /// that was made later than now is refused.
+    /// The least time that the clock may show now, if it stood still for `margin` at most since a server told it; 0 if none
+    /// did. A message that was made later than now is refused.
     pub fn read(&self, now: Instant, margin: Duration) -> u64 {
         self.told.map_or(0, |(told_ms, at)| {
             let passed = now.saturating_duration_since(at).saturating_sub(margin);

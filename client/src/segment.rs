@@ -26,10 +26,9 @@ impl Client {
 
 /// A local store of numbers of one key: most calls of [`Segment::next`] cost no round trip.
 ///
-/// Numbers are **trend-increasing**: those of one `Segment` grow, and no number is handed out twice
-/// anywhere. But another caller who asks later may get a smaller number, since this segment's numbers were
-/// set aside earlier. If the order between callers matters, use [`Client::next`]. Numbers that are left
-/// when the segment is dropped are lost.
+/// Numbers are **trend-increasing**: the numbers of one `Segment` grow, and no number is handed out twice anywhere. But
+/// another caller that asks later may get a smaller number, since this segment's numbers were set aside earlier. If the
+/// order between callers matters, use [`Client::next`]. Numbers that are left when the segment is dropped are lost.
 #[derive(Clone)]
 pub struct Segment {
     prefetcher: Arc<Prefetcher>,

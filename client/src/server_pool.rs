@@ -30,14 +30,15 @@ const CONNECT_MAX: Duration = Duration::from_secs(1);
 /// The known servers of a cluster, and a connection to each.
 pub struct ServerPool {
     known: Arc<Known>,
-    /// Who answers unary calls that any server does itself, or all if the client does not follow the leader.
+    /// The turns of servers for unary calls that any server does itself, or for all calls if the client does not follow the
+    /// leader.
     turns: Mutex<Turns>,
     timeout: Duration,
     /// `None`: connections are plain.
     tls: Option<ClientTlsConfig>,
-    /// What calls show as their token, if they show one.
+    /// The header with the token of calls, if they show one.
     authorization: Option<MetadataValue<Ascii>>,
-    /// Who says which span a call is a part of.
+    /// The function that says which span a call is a part of.
     caller_span: Option<CallerSpan>,
     channels: Mutex<HashMap<Arc<str>, Channel>>,
 }
@@ -45,7 +46,7 @@ pub struct ServerPool {
 impl ServerPool {
     /// Starts with the servers `given` ("host:port", or "unix:" and a path). Without `follow_leader`, or if all of them are
     /// local sockets, no others are learnt. If no `cluster` is given, it is the first one that answers. Requests are given up
-    /// after `timeout`. With `tls` no connection is plain, but for those to local sockets.
+    /// after `timeout`. With `tls` no connection is plain, except connections to local sockets.
     ///
     /// # Errors
     /// [`Error::Invalid`] if no server is given, or one is of neither form, or, with `tls`, no certificate can name its host.
@@ -81,12 +82,12 @@ impl ServerPool {
         ServerPool { authorization, ..self }
     }
 
-    /// The same servers. This says which span a call is a part of.
+    /// The same servers, whose calls are parts of the spans that `caller_span` names.
     pub fn within(self, caller_span: Option<CallerSpan>) -> ServerPool {
         ServerPool { caller_span, ..self }
     }
 
-    /// Who says which span a call is a part of, if somebody does.
+    /// The function that says which span a call is a part of, if there is one.
     pub fn caller_span(&self) -> Option<&CallerSpan> {
         self.caller_span.as_ref()
     }
@@ -172,8 +173,8 @@ impl ServerPool {
         self.unless_other(server, self.known.check(server, &route.cluster_id))
     }
 
-    /// What a server's failure comes to, once what its metadata says is taken in. A server that refuses the call because it
-    /// belongs to another cluster is dropped.
+    /// The failure for the caller, once the metadata of a server's failure is taken in. A server that refuses the call because
+    /// it belongs to another cluster is dropped.
     pub fn judge(&self, server: &str, status: Status) -> Status {
         let heard = match cluster_in_refusal(&status) {
             Some(found) => self.unless_other(server, Err(self.known.other(server, found))),
@@ -191,8 +192,8 @@ impl ServerPool {
         checked
     }
 
-    /// What a failure comes to if the connection broke: no server answered. A server that speaks TLS ends plain connections. So
-    /// a plain client that no server has answered yet is told of TLS.
+    /// The failure for the caller if the connection broke: no server answered. A server that speaks TLS ends plain connections.
+    /// So a plain client that no server has answered yet is told of TLS.
     pub fn unbroken(&self, status: Status) -> Status {
         let may_lack_tls = self.tls.is_none()
             && self.cluster_id().is_none()

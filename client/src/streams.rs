@@ -3,7 +3,7 @@
 //! If another server leads, a stream to it is opened beside the present one. Batches move there once the leader has accepted
 //! it. So an unreachable leader costs nothing while other servers forward.
 //!
-//! Invariant: events come of every stream until it ends, also of those that batches have left: they may owe answers.
+//! Invariant: events come of every stream until it ends, also of streams that batches have left: they may owe answers.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub enum StreamEvent {
     Opened,
     /// The server answered a batch.
     Answer(NextManyResponse),
-    /// The server lets the client open no stream, because of who it is or is not. It has read no message.
+    /// The server lets the client open no stream, because of its identity or the lack of one. It has read no message.
     Refused(Status),
     /// The stream ended, or could not be opened.
     Ended(Status),
@@ -172,7 +172,7 @@ impl Streams {
     }
 }
 
-/// True if a call is refused because of who makes it: no other server would let it in.
+/// True if a call is refused because of its caller: no other server would let it in.
 fn is_of_caller(status: &Status) -> bool {
     matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied)
 }

@@ -1,6 +1,6 @@
 //! TLS: which servers a client believes, and the certificate that it shows them.
 //!
-//! Invariant: what no connection could use is refused when the client is built.
+//! Invariant: certificates and keys that no connection could use are refused when the client is built.
 
 use std::fmt;
 
@@ -33,8 +33,8 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Believes servers whose certificates one of these CAs has signed, and no others: those that the system trusts do not
-    /// count. The PEM has one certificate or several.
+    /// Believes servers whose certificates one of these CAs has signed, and no others: the CAs that the system trusts do
+    /// not count. The PEM has one certificate or several.
     pub fn new(ca_pem: impl AsRef<[u8]>) -> Tls {
         Tls { ca_pem: ca_pem.as_ref().to_vec(), identity: None }
     }
@@ -46,10 +46,11 @@ impl Tls {
         self
     }
 
-    /// What connections are made with.
+    /// The TLS configuration of connections.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if a PEM is malformed or lacks what it is for, or the key is that of another certificate.
+    /// [`Error::Invalid`] if a PEM is malformed or lacks its certificate or key, or the key is that of another
+    /// certificate.
     pub(crate) fn config(&self) -> Result<ClientTlsConfig, Error> {
         const CA: &str = "the certificate of the CA";
         let mut roots = RootCertStore::empty();
@@ -80,9 +81,9 @@ impl Tls {
     }
 }
 
-/// What to do about a PEM without a certificate.
+/// The advice about a PEM without a certificate.
 const CERTIFICATE: &str = "give a whole PEM file, with -----BEGIN CERTIFICATE-----";
-/// What to do about a PEM without a key.
+/// The advice about a PEM without a key.
 const KEY: &str = "give a whole PEM file, with -----BEGIN PRIVATE KEY-----";
 
 /// The certificates in a PEM, at least one.
@@ -95,7 +96,7 @@ fn certificates(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, 
     }
 }
 
-/// What is wrong with a PEM. The line itself is not told: it may be a part of a key.
+/// The error in a PEM. The line itself is not told: it may be a part of a key.
 fn hiding(error: pem::Error) -> String {
     match error {
         pem::Error::IllegalSectionStart { .. } => "a BEGIN line is malformed".to_owned(),

@@ -1,4 +1,4 @@
-//! The token that says who asks, and how it travels.
+//! The token that names the caller, and how it travels.
 //!
 //! Invariant: a token is in no error and in no debug output.
 
@@ -109,7 +109,7 @@ mod tests {
         assert!(format!("{without:?}").contains("has_token: false"));
     }
 
-    /// Starts a server that lets nobody in, and notes what it is shown in `calls`. Returns its address.
+    /// Starts a server that lets nobody in, and notes the tokens that it is shown in `calls`. Returns its address.
     fn serve(refusal: Code, calls: Arc<Mutex<Vec<Option<String>>>>) -> String {
         let incoming = TcpIncoming::bind("127.0.0.1:0".parse().unwrap()).expect("a port");
         let address = incoming.local_addr().expect("an address").to_string();

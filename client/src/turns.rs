@@ -1,4 +1,4 @@
-//! Whose turn it is, where a client goes round its servers. Pure: time is an argument.
+//! The server whose turn it is, where a client goes round its servers. Pure: time is an argument.
 //!
 //! Invariant: a server that has failed is not asked again for a while, unless all have.
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 /// How long a server that has failed is left alone.
 const REST: Duration = Duration::from_secs(5);
 
-/// The server that was asked last, and those that rest.
+/// The server that was asked last, and the servers that rest.
 #[derive(Debug, Default)]
 pub struct Turns {
     last: Option<Arc<str>>,

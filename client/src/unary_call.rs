@@ -46,7 +46,8 @@ impl ServerPool {
         self.call_of((false, changes), patience, request, ask).await
     }
 
-    /// As [`ServerPool::call`], for what any server does by itself, and repeating does no harm: the servers take turns.
+    /// As [`ServerPool::call`], for requests that any server carries out by itself and that may be repeated without harm:
+    /// the servers take turns.
     ///
     /// # Errors
     /// As [`ServerPool::call`].
@@ -129,7 +130,7 @@ impl ServerPool {
 }
 
 /// True if a server may have received the request, and does not say why it failed, as nodes do in the details. The transport
-/// failed once there was a connection, or who answers is none of them, but a proxy.
+/// failed once there was a connection, or the answer is a proxy's.
 fn lost_after_sending(status: &Status) -> bool {
     status.details().is_empty() && !never_connected(status)
 }

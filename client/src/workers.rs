@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Client {
-    /// Leases a worker id of a namespace. `holder` says who asks, for the list of workers: 1 to 64 characters on one line.
+    /// Leases a worker id of a namespace. `holder` names the holder in the list of workers: 1 to 64 characters on one line.
     ///
     /// The worker id may be put into ids with times above `from_ms` and up to `ceiling_ms`, and no others.
     ///
@@ -53,8 +53,8 @@ impl Client {
         asking.await
     }
 
-    /// Releases a worker id. `used_ms` is the greatest time in an id that was made under the lease, or 0. No further id
-    /// may be made under it, whatever the answer. False if the lease was lost before.
+    /// Releases a worker id. `used_ms` is the greatest time in an id that was made under the lease, or 0. No further id may
+    /// be made under it, under any answer. False if the lease was lost before.
     ///
     /// # Errors
     /// [`Error::Server`] if the cluster refuses the request or does not answer in time. The worker id is then free once

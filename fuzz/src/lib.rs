@@ -1,4 +1,4 @@
-//! What several fuzz targets need. Each target is a file in `targets/`.
+//! The helpers of several fuzz targets. Each target is a file in `targets/`.
 
 #[cfg(feature = "targets")]
 pub mod commands;

@@ -83,7 +83,7 @@ impl FuzzedNode {
         FuzzedNode { runtime, context: node.context().clone(), _node: node, _dir: dir }
     }
 
-    /// Starts a node in whose cluster nobody may do anything without [`TOKEN`].
+    /// Starts a node of a cluster in which nobody may do anything without [`TOKEN`].
     ///
     /// # Panics
     /// If it does not start.
@@ -110,7 +110,7 @@ impl FuzzedNode {
         node
     }
 
-    /// What the node's interfaces use.
+    /// The context that the node's interfaces use.
     pub fn context(&self) -> Arc<NodeContext> {
         self.context.clone()
     }

@@ -4,7 +4,7 @@
 const CUTS_MAX: u8 = 16;
 
 /// Cuts `input` into the parts in which it arrives. Its first byte, modulo 16, is the number of cuts. As many bytes follow,
-/// each the length of a part; what is left is the last part.
+/// each the length of a part; the rest is the last part.
 pub fn parts(input: &[u8]) -> Vec<&[u8]> {
     let Some((cuts, rest)) = input.split_first() else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! A strict parser of RESP2 and RESP3. It is written without a look at what writes the replies.
+//! A strict parser of RESP2 and RESP3. It is written without a look at the code that writes the replies.
 
 /// The most replies inside of one another.
 pub const DEPTH_MAX: usize = 8;
@@ -31,7 +31,7 @@ pub enum Reply<'a> {
     Null,
 }
 
-/// Parses one reply. Returns it, and what follows it.
+/// Parses one reply. Returns it, and the bytes after it.
 ///
 /// # Errors
 /// Where the bytes are no reply of this version.

@@ -47,7 +47,7 @@ struct Asked {
     body: Vec<u8>,
 }
 
-/// What a request was answered.
+/// The answer to a request.
 struct Answer {
     status: StatusCode,
     kind: Option<HeaderValue>,
@@ -118,7 +118,7 @@ fn requests(input: &[u8]) -> impl Iterator<Item = &[u8]> {
     requests.take(REQUESTS_MAX)
 }
 
-/// What stands before and after the first `mark`.
+/// The bytes before and after the first `mark`.
 fn cut<'a>(bytes: &'a [u8], mark: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let at = bytes.windows(mark.len()).position(|part| part == mark)?;
     Some((&bytes[..at], &bytes[at + mark.len()..]))
@@ -160,7 +160,7 @@ fn check(asked: &Asked) {
     if ["/keys", "/explanation", "/gaps", "/workers"].iter().any(|end| path.ends_with(end)) {
         // A key may have such a name.
     } else if path.starts_with("/v1/formats/") {
-        // What is in an id has small numbers as well, which are JSON's.
+        // The parts of an id have small numbers as well, which are JSON's.
     } else if path.ends_with("/ids:next") && !path.contains("/keys/") {
         // A key may have the name "ids:next".
         let count = |name: &str| body[name].as_array().map_or(0, Vec::len);
@@ -180,7 +180,8 @@ fn check(asked: &Asked) {
     }
 }
 
-/// What a request for numbers or floors is answered. A key that ends as an action does is written with an action after it.
+/// Checks the answer to a request for numbers or floors. A key that ends as an action does is written with an action
+/// after it.
 fn check_numbers(path: &str, body: &Value, to: &str) {
     let is_of_one = path.contains("/keys/");
     match path.rsplit_once(':').map(|(_, action)| action) {
@@ -212,7 +213,7 @@ fn check_problem(body: &Value, status: StatusCode, to: &str) {
     assert!((1..=DETAIL_BYTES_MAX).contains(&detail.len()), "{to}: {body}");
 }
 
-/// A range is what it says.
+/// Checks that the numbers of a range fit together.
 fn check_range(range: &Value, to: &str) {
     let part = |name: &str| {
         let number = number(&range[name]);

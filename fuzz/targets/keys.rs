@@ -1,4 +1,4 @@
-//! Keys as text: what is accepted is the key that was written, and what is refused is refused with a short reason.
+//! Keys as text: an accepted text is the key that was written, and a refused one is refused with a short reason.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -36,7 +36,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// What a key is worth in a namespace of `kind`.
+/// Checks a key in a namespace of `kind`.
 fn check_key(written: WrittenKey<'_>, kind: KeyKind) {
     let read = fuzzing::key(kind, written.namespace, written.key);
     match (&read, kind) {
@@ -81,7 +81,7 @@ fn number(digits: &[u8]) -> Option<u64> {
     }
 }
 
-/// A caller can read the reason, and it is short whatever was sent.
+/// A caller can read the reason, and it is short for any input.
 fn check_reason(why: &str) {
     assert!(why.len() <= REASON_BYTES_MAX, "{} bytes: {why}", why.len());
     assert!(why.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{why:?}");

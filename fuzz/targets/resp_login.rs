@@ -1,4 +1,4 @@
-//! Logins of a Redis client at a node that wants a token: nobody is let in who has not shown it, and no reply has it.
+//! Logins of a Redis client at a node that wants a token: no client is let in that has not shown it, and no reply has it.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -20,7 +20,7 @@ const SECRET_BYTES_MIN: usize = 8;
 
 static NODE: LazyLock<FuzzedNode> = LazyLock::new(FuzzedNode::start_closed);
 
-/// What is replied to logins with nothing in them that is worth looking for.
+/// The replies to logins without a secret.
 static SAID: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let logins =
         "AUTH a\r\nAUTH a b\r\nAUTH\r\nAUTH a b c\r\nHELLO 3 AUTH a b\r\nHELLO 3 AUTH a\r\n";
@@ -52,7 +52,7 @@ fuzz_target!(
     }
 );
 
-/// The name and the token that a command shows: those of the last AUTH in it.
+/// The name and the token that a command shows: the ones of the last AUTH in it.
 fn shown(words: &Words) -> Option<(Option<&[u8]>, &[u8])> {
     match &*words[0] {
         b"AUTH" => match &words[1..] {
@@ -76,7 +76,7 @@ fn shown(words: &Words) -> Option<(Option<&[u8]>, &[u8])> {
     }
 }
 
-/// What no reply to a command may have.
+/// The secrets that no reply to a command may have.
 fn secrets(words: &Words) -> Vec<&[u8]> {
     match &*words[0] {
         b"AUTH" => words[1..].iter().map(Vec::as_slice).collect(),
@@ -144,7 +144,7 @@ fn check(commands: &[Words], mut replies: &[u8]) {
                 assert!(!is_in || !is_asked, "{error} to {}", to());
             }
         }
-        // What follows is put off, and logs in later.
+        // The commands after it are put off, and log in later.
         if words[0] == b"MULTI" && refused.is_none() {
             return;
         }

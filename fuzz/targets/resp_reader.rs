@@ -1,4 +1,5 @@
-//! The reader of Redis commands: it finds the same commands however the bytes arrive, and what it holds is bounded.
+//! The reader of Redis commands: it finds the same commands however the bytes arrive, and the bytes that it holds are
+//! bounded.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,7 +8,7 @@ use ratchet_fuzz::parts::parts;
 
 /// How many bytes arrive at a time at the most, as `connection.rs` reads them.
 const READ_BYTES: usize = 16 << 10;
-/// An unfinished command, its line, and what arrived last.
+/// An unfinished command, its line, and the bytes that arrived last.
 const HELD_BYTES_MAX: usize = COMMAND_BYTES_MAX + 1_024 + READ_BYTES;
 
 fuzz_target!(|input: &[u8]| {
@@ -60,7 +61,7 @@ fn written(words: &Words) -> Vec<u8> {
     bytes
 }
 
-/// A client that never ends what it began is refused in time, and holds no more than it may until then.
+/// A client that never ends its command is refused in time, and holds no more than it may until then.
 fn flood(reading: &mut Reading) {
     let mut sent = 0;
     let block = [b'x'; READ_BYTES];

@@ -50,7 +50,7 @@ fuzz_target!(
 
 fn check(commands: &[Words], is_malformed: bool, mut replies: &[u8]) {
     let mut version = Version::Resp2;
-    // What was put off since MULTI.
+    // The commands that were put off since MULTI.
     let mut put_off: Vec<&Words> = Vec::new();
     for words in commands {
         if let Some(items) = exec_items(words, replies) {
@@ -189,7 +189,7 @@ fn is_raised(key: &[u8], to: &[u8]) -> bool {
     true
 }
 
-/// Whether `last` may be what GET answers for a key.
+/// Whether `last` may be the answer of GET for a key.
 fn is_last(key: &[u8], last: &Reply<'_>) -> bool {
     let greatest = GREATEST.lock().unwrap_or_else(PoisonError::into_inner);
     let known = greatest.get(&same(key)).copied();

@@ -25,7 +25,7 @@ const SECRET_BYTES_MIN: usize = 8;
 static NODE: LazyLock<FuzzedNode> = LazyLock::new(FuzzedNode::start_closed);
 static ROUTES: LazyLock<Router> = LazyLock::new(|| fuzzing::http_routes(NODE.context()));
 
-/// What is answered to a token in which nothing is worth looking for, and to two.
+/// The answers to a token without a secret, to two such tokens, and to no token.
 static SAID: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let one = (AUTHORIZATION, HeaderValue::from_static("Bearer a"));
     let mut several = vec![one.clone(), one.clone()];
@@ -98,7 +98,7 @@ fn answer(headers: HeaderMap) -> (StatusCode, Vec<u8>) {
     })
 }
 
-/// Who asks with these headers.
+/// The principal of a caller with these headers.
 fn asker(headers: &HeaderMap) -> Result<Principal, String> {
     fuzzing::asks_with(headers).map_err(|refused| refused.to_string())
 }

@@ -1,4 +1,4 @@
-//! The parser of replies reads what servers of RESP write, and nothing else.
+//! The parser of replies reads the replies of servers of RESP, and nothing else.
 
 // With the targets the library is compiled for libFuzzer, and refers to it.
 #[cfg(feature = "targets")]

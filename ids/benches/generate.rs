@@ -95,7 +95,7 @@ fn generate(c: &mut Criterion) {
         let mut mono_ns = 0;
         b.iter(|| {
             for _ in 0..IDS {
-                // 4096 ids in a millisecond.
+                // The time passes so that a millisecond has 4096 ids.
                 mono_ns += 244;
                 bench.now_ms = bench.now_ms.max(time.now_ms(black_box(mono_ns)));
                 black_box(bench.one());

@@ -7,7 +7,7 @@ pub const FORMATS: [(&str, &str); 10] = [
         "yuewen-route",
         "digits epoch=2015-01-01 offset=+08:00 text=groups counter=runs-on counter-per=type time-s:10 sequence:4 type:2 worker:1 database:2",
     ),
-    // What Yuewen's published code makes: one number, with the machine before the counter.
+    // The ids of Yuewen's published code: one number, with the machine before the counter.
     (
         "yuewen-published",
         "digits epoch=2015-01-01 offset=+08:00 counter=runs-on time-s:10 worker:2 sequence:4 database:2",
@@ -38,7 +38,7 @@ pub const FORMATS: [(&str, &str); 10] = [
     ("rongcloud", "bits text=base32 time-ms:42 sequence:12 type:4 key:22"),
     // The same, in the letters that RongCloud's article names.
     ("rongcloud-article", "bits text=base32-unambiguous time-ms:42 sequence:12 type:4 key:22"),
-    // RFC 9562, version 7, with a counter and a worker in what may be random.
+    // RFC 9562, version 7, with a counter and a worker in the bits that may be random.
     ("uuid7", "bits text=uuid time-ms:48 version:4=7 sequence:12 variant:2=2 worker:14 random:48"),
 ];
 

@@ -20,7 +20,7 @@ const UUID_BITS: u32 = 128;
 /// Refuses a format whose ids could not be made, or not be unique, or not be in order.
 ///
 /// # Errors
-/// What is wrong first.
+/// The first rule that the format breaks.
 pub(crate) fn check(spec: &Spec) -> Result<(), InvalidFormat> {
     check_kinds(spec)?;
     check_order(spec)?;

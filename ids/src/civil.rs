@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(written(1_568_864_652_366, Offset::default()), "2019-09-19T03:44:12.366Z");
         let west = Offset::parse("-01:00").unwrap();
         assert_eq!(written(0, west), "1969-12-31T23:00:00.000-01:00");
-        // Far beyond what is written anywhere, but no panic.
+        // The time is far beyond any that is written, but there is no panic.
         assert!(written(u64::MAX, china).contains('T'));
     }
 

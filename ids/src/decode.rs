@@ -86,8 +86,8 @@ impl<'a> Decoded<'a> {
         found.map(|(_, value)| value)
     }
 
-    /// When it was made, by whom, and which one of that time it is. The time is the first millisecond of the id's second
-    /// or date.
+    /// The time at which it was made, the worker that made it, and which one of that time it is. The time is the first
+    /// millisecond of the id's second or date.
     pub fn parts(&self) -> Parts {
         self.parts
     }

@@ -6,23 +6,23 @@ use crate::{
     format::{Format, Source},
 };
 
-/// What an id is made of, other than what its caller chooses. A field that the format does not have is 0.
+/// The parts of an id, other than those that its caller chooses. A field that the format does not have is 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Parts {
     /// When, in milliseconds since 1970. The id holds the second or the date that it lies in.
     pub time_ms: u64,
-    /// Who makes it.
+    /// The worker that makes it.
     pub worker: u64,
     /// Which one of that time it is, from 0 on; with a date, the order number.
     pub sequence: u64,
-    /// What cannot be guessed.
+    /// The number that cannot be guessed.
     pub random: u64,
 }
 
 /// The part of an id that its caller chooses: parameters and the key. Made by [`Format::fixed`], for ids of that format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fixed {
-    /// What it adds to an id.
+    /// The amount that it adds to an id.
     pub(crate) id: u128,
     /// Which of a worker's counters counts the id.
     pub(crate) counter: usize,
@@ -197,7 +197,7 @@ impl Format {
         Ok(())
     }
 
-    /// Of a format of [`Source::Key`](crate::Source::Key): the first number of a key's sequence at `time_ms`. Its numbers
+    /// The first number of a key's sequence at `time_ms`, in a format of [`Source::Key`](crate::Source::Key). Its numbers
     /// count the ids of the key: time x capacity + counter.
     ///
     /// # Errors
@@ -207,8 +207,8 @@ impl Format {
         self.time_value(time_ms).map(|tick| tick.saturating_mul(self.capacity()))
     }
 
-    /// Of a format of [`Source::Key`](crate::Source::Key): the last number of a key's sequence that belongs to the same
-    /// unit of time as `number`.
+    /// The last number of a key's sequence that belongs to the same unit of time as `number`, in a format of
+    /// [`Source::Key`](crate::Source::Key).
     pub fn last_number_beside(&self, number: u64) -> u64 {
         number - number % self.capacity() + (self.capacity() - 1)
     }
@@ -217,7 +217,7 @@ impl Format {
     pub fn number_max(&self) -> u64 {
         match self.source() {
             Source::Worker => 0,
-            // As in `number_at`.
+            // The numbers are those of `number_at`.
             Source::Key => {
                 let last = self.number_at(self.last_ms()).unwrap_or(0);
                 self.last_number_beside(last)
@@ -231,7 +231,7 @@ impl Format {
         (self.field(Kind::Random)).map_or(0, |field| random % field.size)
     }
 
-    /// What the id with this number of the key's sequence is made of. In a format of
+    /// The parts of the id with this number of the key's sequence. In a format of
     /// [`Source::Key`](crate::Source::Key) the number says when; in one of [`Source::Date`](crate::Source::Date) it is
     /// `date_ms`, in milliseconds since 1970.
     pub fn parts_of_number(&self, number: u64, date_ms: u64) -> Parts {
@@ -252,7 +252,7 @@ impl Format {
     }
 }
 
-/// What a value adds to an id, if it fits.
+/// The amount that a value adds to an id, if it fits.
 pub(crate) fn fitting(field: &Field, value: u64) -> Result<u128, EncodeError> {
     if value > field.max() {
         return Err(EncodeError::TooLarge {

@@ -8,7 +8,7 @@ use crate::{
     format::{Format, Source},
 };
 
-/// What there is to know of a format, for people.
+/// The facts about a format, for people.
 #[derive(Debug, Clone, Copy)]
 pub struct Explanation<'a> {
     format: &'a Format,
@@ -31,7 +31,7 @@ impl Format {
 }
 
 impl Explanation<'_> {
-    /// What holds for the whole format: what each line is about, and the line.
+    /// The facts about the whole format: the subject of each line, and the line.
     fn facts(&self) -> Vec<(&'static str, String)> {
         let format = self.format;
         let mut facts = vec![
@@ -92,7 +92,7 @@ impl Explanation<'_> {
     }
 }
 
-/// What a field holds, in words.
+/// The meaning of a field, in words.
 fn meaning(field: &Field) -> String {
     match field.kind() {
         Kind::TimeS => "seconds since the epoch".to_owned(),

@@ -1,10 +1,10 @@
-//! What an id is made of. Pure.
+//! The fields of an id. Pure.
 
 use std::fmt;
 
 use crate::civil::DAY_MS;
 
-/// What the widths of a format count.
+/// The unit of the widths of a format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Binary digits: at most 128 in an id, and 63 in a field.
@@ -49,7 +49,7 @@ impl fmt::Display for Unit {
     }
 }
 
-/// What a field holds.
+/// The kind of a field's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Seconds since the format's epoch.
@@ -60,13 +60,13 @@ pub enum Kind {
     Date,
     /// Counts the ids of one time, or of a key.
     Sequence,
-    /// Who makes the id.
+    /// The worker that makes the id.
     Worker,
     /// The id of the key that the id belongs to.
     Key,
     /// A number that cannot be guessed.
     Random,
-    /// What the caller chooses.
+    /// A value that the caller chooses.
     Parameter,
     /// The same value in each id.
     Constant(u64),
@@ -87,7 +87,7 @@ impl Kind {
         })
     }
 
-    /// How long one unit of a time is, in milliseconds. `None` for what is no time.
+    /// How long one unit of a time is, in milliseconds. `None` for a kind that is no time.
     pub(crate) fn tick_ms(self) -> Option<u64> {
         match self {
             Kind::TimeS => Some(1_000),
@@ -124,7 +124,7 @@ pub struct Field {
     pub(crate) width: u32,
     /// How many values it has.
     pub(crate) size: u64,
-    /// What 1 in this field adds to the id.
+    /// The amount that 1 in this field adds to the id.
     pub(crate) place: u128,
 }
 
@@ -134,7 +134,7 @@ impl Field {
         &self.name
     }
 
-    /// What it holds.
+    /// The kind of its values.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -155,7 +155,7 @@ impl Field {
         (id / self.place % u128::from(self.size)) as u64
     }
 
-    /// What `value`, which fits, adds to an id.
+    /// The amount that `value`, which fits, adds to an id.
     pub(crate) fn put(&self, value: u64) -> u128 {
         u128::from(value) * self.place
     }

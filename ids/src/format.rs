@@ -1,4 +1,4 @@
-//! A format of ids: what it is made of, and how far it reaches. Pure.
+//! A format of ids: its fields, and how far it reaches. Pure.
 
 use std::{fmt, str::FromStr};
 
@@ -16,7 +16,7 @@ use crate::{
 
 /// A format of ids. Two are equal if their full texts are.
 ///
-/// It is written as one line: what widths count, options, and the fields from the most significant one on.
+/// It is written as one line: the unit of widths, options, and the fields from the most significant one on.
 ///
 /// ```
 /// # use ratchet_ids::Format;
@@ -30,11 +30,11 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Format {
     pub(crate) spec: Spec,
-    /// What the constants add to each id.
+    /// The amount that the constants add to each id.
     pub(crate) constants: u128,
     /// The greatest id.
     pub(crate) id_max: u128,
-    /// As [`last_tick`] says.
+    /// The last unit of time that ids have, by [`last_tick`].
     last_tick: u64,
 }
 
@@ -101,7 +101,7 @@ impl Format {
         self.spec.field(kind)
     }
 
-    /// The names of what a caller chooses, other than the key.
+    /// The names of the values that a caller chooses, other than the key.
     pub fn parameters(&self) -> impl Iterator<Item = &str> {
         let fields = self.fields().iter();
         let parameters = fields.filter(|field| field.kind == Kind::Parameter);
@@ -113,7 +113,7 @@ impl Format {
         self.field(Kind::Key).is_some()
     }
 
-    /// What widths count.
+    /// The unit of widths.
     pub fn unit(&self) -> Unit {
         self.spec.unit
     }
@@ -160,8 +160,9 @@ impl Format {
         self.field(Kind::Worker).map_or(0, |field| field.size)
     }
 
-    /// Whether ids of later times are greater whoever makes them and, of one unit of time, those of a greater worker: the
-    /// worker stands below the time and above the counter. Then one maker can use several worker ids, one after the other.
+    /// Whether ids of later times are greater from any maker, and ids of one unit of time are greater for a greater
+    /// worker: the worker stands below the time and above the counter. Then one maker can use several worker ids, one
+    /// after the other.
     pub fn is_ordered_by_worker(&self) -> bool {
         let place = |kind| self.field(kind).map(|field| field.place);
         place(Kind::Worker).is_some_and(|worker| {
@@ -211,7 +212,7 @@ impl Format {
         DateTime::new(ms, self.spec.offset)
     }
 
-    /// What one unit of the time adds to an id.
+    /// The amount that one unit of the time adds to an id.
     pub(crate) fn time_place(&self) -> u128 {
         let time = self.fields().iter().find(|field| field.kind.is_time());
         time.map_or(0, |field| field.place)

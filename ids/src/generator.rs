@@ -22,11 +22,11 @@ pub struct Generator {
     last_ms: u64,
     /// How many ids a unit of time has.
     capacity: u64,
-    /// What constants and worker add to each id.
+    /// The amount that constants and worker add to each id.
     base: u128,
-    /// What one unit of time adds.
+    /// The amount that one unit of time adds.
     time_place: u128,
-    /// What one step of the counter adds.
+    /// The amount that one step of the counter adds.
     stride: u128,
     /// Whether counters go on in the next unit of time where they stood.
     runs_on: bool,
@@ -45,7 +45,7 @@ pub struct Generator {
     used_ms: u64,
 }
 
-/// What counts the ids of a unit of time.
+/// A counter of the ids of a unit of time.
 #[derive(Debug, Clone, Copy)]
 struct Counter {
     /// Its value in the next id.
@@ -67,9 +67,9 @@ struct Random {
 /// Why there is no id now, and when there is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotYet {
-    /// From this time on, in milliseconds since 1970.
+    /// There are ids from this time on, in milliseconds since 1970.
     Until(u64),
-    /// Once the ceiling is higher.
+    /// There are ids once the ceiling is higher.
     Ceiling,
     /// Never: the format's last time is used up, or has passed.
     Ended,
@@ -97,7 +97,7 @@ impl Generator {
             left: 0,
             tick_first_ms: 0,
         };
-        // At most 1 024.
+        // There are at most 1 024.
         let counters = format.spec.counted_by().map_or(1, |field| field.size as usize);
         let generator = Generator {
             epoch_ms,
@@ -124,7 +124,7 @@ impl Generator {
         Ok(Generator { next_tick_ms, ..generator })
     }
 
-    /// Raises the ceiling. A lower one is ignored: what was leased stays leased.
+    /// Raises the ceiling. A lower one is ignored: the leased time stays leased.
     pub fn extend(&mut self, ceiling_ms: u64) {
         self.ceiling_ms = self.ceiling_ms.max(ceiling_ms);
     }
@@ -140,9 +140,9 @@ impl Generator {
         self.used_ms
     }
 
-    /// Takes up to `count_max` ids with what their caller chose, all of one unit of time: as many as that has left, or as there
-    /// are until a counter that runs on comes to 0, and at least 1 (none if `count_max` is 0). If `now_ms` goes back, the ids
-    /// go on in the last unit of time.
+    /// Takes up to `count_max` ids with the fields that their caller chose, all of one unit of time: as many as that has left,
+    /// or as there are until a counter that runs on comes to 0, and at least 1 (none if `count_max` is 0). If `now_ms` goes
+    /// back, the ids go on in the last unit of time.
     ///
     /// # Errors
     /// [`NotYet`] if there is no id at `now_ms`.
@@ -242,7 +242,7 @@ impl Counter {
 /// Where the counters of a lease begin that run on: anywhere. If they began at 0, a holder that makes few ids under each of its
 /// leases would seldom come to the higher values.
 fn beginning(worker: u64, from_ms: u64, capacity: u64) -> u64 {
-    // The end of SplitMix64, which spreads neighbouring numbers over all 64 bits.
+    // This is the end of SplitMix64, which spreads neighbouring numbers over all 64 bits.
     let mut mixed = from_ms.wrapping_add(worker.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

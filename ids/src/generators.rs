@@ -17,7 +17,7 @@ use crate::{
 /// Makes ids under several worker ids.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Generators {
-    /// In the order of their worker ids, which differ.
+    /// The leases, in the order of their worker ids, which differ.
     leases: Vec<Lease>,
     turn: Turn,
 }
@@ -63,8 +63,8 @@ impl Generators {
         leases.map(|lease| (lease.held, lease.generator.ceiling_ms()))
     }
 
-    /// Takes up to `count_max` ids with what their caller chose, all of one unit of time and one worker id. If `now_ms` goes
-    /// back, the ids go on in the last unit of time.
+    /// Takes up to `count_max` ids with the fields that their caller chose, all of one unit of time and one worker id. If
+    /// `now_ms` goes back, the ids go on in the last unit of time.
     ///
     /// # Errors
     /// [`NotYet`] if there is no id at `now_ms`.
@@ -160,7 +160,7 @@ impl Generators {
         self.turn = Turn::default();
     }
 
-    /// The lease with the greatest worker id of those that were of no use since `since_ns`. None if it is the only one.
+    /// The lease with the greatest worker id of the leases that were of no use since `since_ns`. None if it is the only one.
     pub fn idle(&self, since_ns: u64) -> Option<HeldWorker> {
         if self.leases.len() < 2 {
             return None;

@@ -1,8 +1,8 @@
-//! What a holder of worker ids does: it keeps its leases, knows the time, and makes ids. Pure: whoever drives it reads
-//! the clocks, and carries what it asks for to the leader.
+//! A holder of worker ids: it keeps its leases, knows the time, and makes ids. Pure: its driver reads the clocks, and carries
+//! its asks to the leader.
 //!
-//! It begins with one worker id. It asks for a further one while callers have to wait because the ids of the time are used
-//! up, and releases those that are of no use for a minute.
+//! It begins with one worker id. It asks for a further one while callers have to wait because the ids of the time are used up,
+//! and releases worker ids that are of no use for a minute.
 //!
 //! Invariant: ids are made at times above a lease's `from_ms` and up to its ceiling alone. The clocks decide when an
 //! id is made and when a lease is renewed, never whether an id is made twice.
@@ -31,7 +31,7 @@ const OBSERVE_NS: u64 = 100_000_000;
 const BORROWED_MS: u64 = 5;
 /// A clock that is further ahead of the leader's is set back.
 const AHEAD_MAX_MS: u64 = 1_000;
-/// After a renewal the leader is not asked again sooner, whatever the clocks show.
+/// After a renewal the leader is not asked again sooner, at any times of the clocks.
 const RENEWAL_EVERY_NS: u64 = 1_000_000_000;
 /// After a further worker id was granted, it is seen for so long whether that was enough.
 const GROW_EVERY_NS: u64 = 200_000_000;
@@ -47,7 +47,7 @@ const SHRINK_EVERY_NS: u64 = 1_000_000_000;
 pub enum Wait {
     /// There is one after this time, if no other caller takes it.
     For(Duration),
-    /// There is one once the leader has granted what [`Holder::asks`] asks for.
+    /// There is one once the leader has granted the asks of [`Holder::asks`].
     ForLease,
     /// Never: the format's last time is used up, or has passed.
     Ended,
@@ -111,7 +111,7 @@ impl Holder {
         self.leases.held().map(|(held, _)| held.worker)
     }
 
-    /// Takes up to `count_max` ids with what their caller chose, all of one unit of time.
+    /// Takes up to `count_max` ids with the fields that their caller chose, all of one unit of time.
     ///
     /// # Errors
     /// [`Wait`] if there is none now.
@@ -139,7 +139,7 @@ impl Holder {
         }
     }
 
-    /// What to wait for.
+    /// The event to wait for.
     #[cold]
     fn wait(&mut self, not_yet: NotYet, now_ms: u64, mono_ns: u64) -> Wait {
         match not_yet {
@@ -186,8 +186,8 @@ impl Holder {
         self.time.now_ms(mono_ns)
     }
 
-    /// What to ask the leader for now, all at the same time. The caller that gets asks here says how each one went, when all
-    /// are answered: by [`Holder::granted`], [`Holder::lost`] or [`Holder::failed`].
+    /// The asks to the leader that are due now, all at the same time. The caller that gets asks here says how each one went,
+    /// when all are answered: by [`Holder::granted`], [`Holder::lost`] or [`Holder::failed`].
     pub fn asks(&mut self, mono_ns: u64) -> Vec<Ask> {
         if self.is_asking {
             return Vec::new();
@@ -227,7 +227,7 @@ impl Holder {
             && self.shortage.lasts(mono_ns)
     }
 
-    /// What is asked for next, at the earliest.
+    /// Sets the earliest time of the next ask.
     fn may_ask_at(&mut self, at_ns: u64) {
         self.is_asking = false;
         self.ask_at_ns = self.ask_at_ns.min(at_ns);
@@ -334,15 +334,15 @@ impl Holder {
         Duration::from_nanos(ask_in.clamp(1_000_000, OBSERVE_NS))
     }
 
-    /// Gives all leases up: no id is made any more under them. Returns what to tell the leader: each lease, and the greatest
-    /// time in an id of it (0 if there is none).
+    /// Gives all leases up: no id is made any more under them. Returns the leases to release at the leader: each lease, and
+    /// the greatest time in an id of it (0 if there is none).
     pub fn give_up(&mut self) -> Vec<(HeldWorker, u64)> {
         self.is_wanted = false;
         self.leases.clear()
     }
 
     /// Gives one lease up if it was of no use for a minute, one a second and never the last one, while the leader is not
-    /// asked. Returns what to tell the leader, as [`Holder::give_up`] does.
+    /// asked. Returns the lease to release at the leader, as [`Holder::give_up`] does.
     pub fn give_idle_up(&mut self, mono_ns: u64) -> Option<(HeldWorker, u64)> {
         if self.is_asking || mono_ns < self.shrink_at_ns {
             return None;

@@ -57,7 +57,7 @@ pub enum InvalidFormat {
         option: &'static str,
         /// The value as it was written.
         value: String,
-        /// What could be read.
+        /// The values that can be read.
         expected: &'static str,
     },
     /// The epoch is a date that begins before 1970 in UTC.
@@ -91,7 +91,7 @@ pub enum InvalidFormat {
         width: u32,
         /// The greatest width of such a field.
         max: u32,
-        /// What widths count.
+        /// The unit of widths.
         unit: Unit,
     },
     /// The sequence has the width 0.
@@ -104,7 +104,7 @@ pub enum InvalidFormat {
     DateWidth {
         /// Its width.
         width: u32,
-        /// What widths count.
+        /// The unit of widths.
         unit: Unit,
     },
     /// All fields together are too wide.
@@ -116,7 +116,7 @@ pub enum InvalidFormat {
         width: u32,
         /// The greatest width of an id.
         max: u32,
-        /// What widths count.
+        /// The unit of widths.
         unit: Unit,
     },
     /// A constant does not fit its width.
@@ -205,7 +205,7 @@ pub enum InvalidFormat {
     /// The values of something have a counter each that is no parameter.
     #[error("counter-per={name} names no parameter: the format's parameters are {known:?}")]
     CounterPerOther {
-        /// What it names.
+        /// The name that it has.
         name: String,
         /// The names of the format's parameters.
         known: Vec<String>,
@@ -220,16 +220,16 @@ pub enum InvalidFormat {
         /// How many values it has.
         values: u64,
     },
-    /// The text cannot show what widths count.
+    /// The text cannot show the unit of widths.
     #[error(
         "text={text} does not go with {unit}: write the format in {other}, or choose another text"
     )]
     TextOfUnit {
         /// The option's value.
         text: String,
-        /// What widths count.
+        /// The unit of widths.
         unit: Unit,
-        /// What they would have to count.
+        /// The unit that they would need.
         other: Unit,
     },
     /// The width is no multiple of four letters.

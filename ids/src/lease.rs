@@ -1,11 +1,11 @@
-//! Leases of worker ids: what a maker of ids asks its leader for, and what it gets.
+//! Leases of worker ids: the asks of a maker of ids to its leader, and the grants.
 
-/// What the leader granted.
+/// A grant of the leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
     /// The worker id.
     pub worker: u64,
-    /// Names this lease among those of the worker id.
+    /// Names this lease among the leases of the worker id.
     pub token: u64,
     /// Ids are made above this time, in milliseconds since 1970.
     pub from_ms: u64,
@@ -27,11 +27,11 @@ impl Grant {
 pub struct HeldWorker {
     /// The worker id.
     pub worker: u64,
-    /// As in [`Grant`].
+    /// Names this lease among the leases of the worker id.
     pub token: u64,
 }
 
-/// What the leader is to be asked for.
+/// An ask to the leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ask {
     /// A worker id, for a maker that has none.

@@ -1,9 +1,10 @@
 //! Ids that hold a time, a counter and more: their formats as data, and how they are made, printed and read.
 //!
 //! Pure: no I/O, no clock, no async. Time is an argument, in milliseconds since 1970. Arithmetic is on integers, and
-//! no id comes twice: what does not fit is refused, and a counter that is used up waits for the next unit of time.
+//! no id comes twice: a value that does not fit is refused, and a counter that is used up waits for the next unit of
+//! time.
 //!
-//! - [`Format`] is what an id is made of. It is written as one line, or by the name of a built-in one.
+//! - [`Format`] has the fields of an id. It is written as one line, or by the name of a built-in one.
 //! - [`Generator`] makes ids for the holder of a worker id, within the times that were leased to it.
 //! - [`SteadyTime`] makes a time that never goes back from a clock that may jump.
 //!

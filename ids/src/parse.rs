@@ -1,4 +1,4 @@
-//! From the text of a format to what it says. Pure.
+//! Reads the text of a format. Pure.
 
 use crate::{
     built_in,

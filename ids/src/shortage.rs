@@ -2,7 +2,7 @@
 
 /// A worker id is of use if callers had to wait for one part in so many of the time.
 const WAITED_SHARE: u64 = 20;
-/// And so often: a single burst is none of its business.
+/// Callers must have waited so often, too: a single burst does not count.
 const WAITS_MIN: u32 = 2;
 /// How long is looked back. At least two units of time, so that a format of seconds has two waits in it.
 const WINDOW_MS: u64 = 1_000;

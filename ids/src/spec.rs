@@ -1,4 +1,4 @@
-//! What the text of a format says. Pure.
+//! The options and fields in the text of a format. Pure.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::{
     text_form::TextForm,
 };
 
-/// What the text of a format says.
+/// The options and fields in the text of a format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Spec {
     pub unit: Unit,
@@ -27,7 +27,7 @@ pub(crate) struct Spec {
 }
 
 impl Spec {
-    /// The field of a kind, other than those that a format may have many of.
+    /// The field of a kind, other than kinds that a format may have many of.
     pub fn field(&self, kind: Kind) -> Option<&Field> {
         self.fields.iter().find(|field| field.kind == kind)
     }

@@ -1,9 +1,9 @@
 //! A time that never goes back, from a clock that may jump. Pure.
 //!
-//! Two lines are kept. The *reference* is the best guess of the true time. It follows the wall clock, and the leader's
-//! time more than that; it may jump. The *steady* time is what callers see: it runs after the reference, and never goes
-//! back. If it is behind by more than a second, it jumps; if it is ahead by more than a second, it runs at half speed;
-//! what is less is made good slowly.
+//! Two lines are kept. The *reference* is the best guess of the true time. It follows the wall clock, and the leader's time
+//! more than that; it may jump. Callers see the *steady* time: it runs after the reference, and never goes back. If it is
+//! behind by more than a second, it jumps; if it is ahead by more than a second, it runs at half speed; a smaller distance is
+//! made good slowly.
 //!
 //! Readings of the monotonic clock are in nanoseconds from any point on, and must grow.
 
@@ -53,8 +53,8 @@ impl SteadyTime {
         followed
     }
 
-    /// Takes the leader's time into account, which counts more than the own wall clock: a step is followed at once, and
-    /// what the wall clock says against it must last anew. Returns as [`SteadyTime::observe`] does.
+    /// Takes the leader's time into account, which counts more than the own wall clock: a step is followed at once, and a
+    /// wall clock that differs from it must do so anew for as long. Returns as [`SteadyTime::observe`] does.
     pub fn told(&mut self, mono_ns: u64, leader_ms: u64) -> Option<i64> {
         let followed = self.reference.told(mono_ns, leader_ms);
         self.steady.run_after(mono_ns, self.reference.at(mono_ns));
@@ -81,13 +81,13 @@ impl Point {
     }
 }
 
-/// What callers see.
+/// The time that callers see.
 #[derive(Debug, Clone)]
 struct Steady {
     mono_ns: u64,
     /// The time at `mono_ns`.
     from: Point,
-    /// What is still to be made good after that: the time runs faster or slower until it is.
+    /// The distance that is still to be made good after that: the time runs faster or slower until it is.
     left_ns: u64,
     is_ahead: bool,
     /// How fast: one part in 2^`shift`.

@@ -2,7 +2,7 @@
 
 use ratchet_ids::Format;
 
-/// What is refused, and the message.
+/// The formats that are refused, and the messages.
 const REFUSED: [(&str, &str); 60] = [
     (
         "",

@@ -1,4 +1,4 @@
-//! What was put into an id comes out of it again, whatever the format.
+//! The values that were put into an id come out of it again, in any format.
 
 use proptest::{prelude::*, sample::Index};
 use ratchet_ids::{Decoded, EncodeError, Fixed, Format, InvalidFormat, Kind, Parts, Source, Unit};

@@ -1,4 +1,4 @@
-//! What callers of a secure cluster show, whom they believe, and how such a cluster is founded.
+//! The credentials of callers of a secure cluster, the CA that they believe, and how such a cluster is founded.
 
 use std::{
     fmt, fs, io,
@@ -20,7 +20,7 @@ use tokio_rustls::{
 };
 use tonic::metadata::{Ascii, MetadataValue};
 
-/// What a port of a node speaks.
+/// The protocol of a port of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// gRPC, over HTTP/2.
@@ -57,12 +57,12 @@ pub struct Files {
     pub token: PathBuf,
 }
 
-/// What callers show, and whom they believe.
+/// The credentials of callers, and the CA that they believe.
 #[derive(Clone)]
 pub struct Access {
     files: Files,
     tls: Tls,
-    /// What shakes hands, by protocol.
+    /// The connector of each protocol.
     grpc: TlsConnector,
     http: TlsConnector,
     resp: TlsConnector,
@@ -77,7 +77,7 @@ struct Token {
 }
 
 impl fmt::Debug for Access {
-    /// Without what is secret.
+    /// Leaves the secrets out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Access").field("files", &self.files).finish_non_exhaustive()
     }
@@ -87,7 +87,7 @@ impl Access {
     /// Reads the files.
     ///
     /// # Errors
-    /// One cannot be read, or holds not what it should.
+    /// A file cannot be read, or its content is of another kind.
     pub fn read(files: Files) -> io::Result<Access> {
         let [ca, certificate, key] =
             [&files.ca, &files.certificate, &files.key].map(|file| read(file));
@@ -112,13 +112,13 @@ impl Access {
         })
     }
 
-    /// The same for callers that show no token.
+    /// The same credentials without the token.
     #[must_use]
     pub fn without_token(&self) -> Access {
         Access { token: None, ..self.clone() }
     }
 
-    /// What shakes hands with a port of a node. All connections to ports of a protocol share its tickets.
+    /// The connector that shakes hands with a port of a node. All connections to ports of a protocol share its tickets.
     pub fn connector(&self, protocol: Protocol) -> &TlsConnector {
         match protocol {
             Protocol::Grpc => &self.grpc,
@@ -137,7 +137,7 @@ impl Access {
         self.token.as_ref().map(|token| &token.authorization)
     }
 
-    /// The same for the product's client.
+    /// The same credentials for the product's client.
     pub fn of_client(&self, builder: Builder) -> Builder {
         let builder = builder.tls(self.tls.clone());
         match self.token() {
@@ -146,11 +146,11 @@ impl Access {
         }
     }
 
-    /// Founds a cluster of the node at `server` and its peers, with the token, by `ratchet found`. Only who shows a certificate
-    /// may do so. The same cluster may be founded again: then nothing changes.
+    /// Founds a cluster of the node at `server` and its peers, with the token, by `ratchet found`. Only a caller with a
+    /// certificate may do so. The same cluster may be founded again: then nothing changes.
     ///
     /// # Errors
-    /// What the command says if it fails.
+    /// The message of the command if it fails.
     pub async fn found(&self, server: SocketAddr) -> Result<(), String> {
         let Files { binary, ca, certificate, key, token } = &self.files;
         let ran = Command::new(binary)
@@ -189,7 +189,7 @@ fn config(ca: &[u8], certificate: &[u8], key: &[u8]) -> io::Result<ClientConfig>
         roots.add(ca.map_err(io::Error::other)?).map_err(io::Error::other)?;
     }
     let shown: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
-    // What is wrong with a key may be a part of it.
+    // The message of a parser may hold a part of the key.
     let key = PrivateKeyDer::from_pem_slice(key)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "the key of callers is no PEM"))?;
     ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))

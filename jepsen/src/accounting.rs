@@ -1,22 +1,23 @@
 //! The nodes' accounts and counters of skipped numbers, beside those of callers.
 //!
-//! The accounts of a key say how many of its numbers were handed out at least, were skipped at most by leaders that
-//! ended without returning their chunks, and are left. The leader knows what it has used; what a crashed leader had
-//! used of its last chunk nobody knows, so that all of it counts as skipped. So, for a key with a section of its own:
+//! The accounts of a key say how many of its numbers were handed out at least, were skipped at most by leaders that ended
+//! without returning their chunks, and are left. The leader knows the numbers that it has used. Nobody knows the numbers
+//! that a crashed leader had used of its last chunk, so that all of it counts as skipped. So, for a key with a section of
+//! its own:
 //!
-//! - no more was handed out, as the accounts have it, than callers got and calls may have burnt: what callers saw skipped is
-//!   counted in the accounts as skipped;
-//! - what callers got is used up;
-//! - without an unclean change, nothing was skipped. If, moreover, nothing else went wrong, what was handed out is what
-//!   callers got, and what raised floors passed over;
-//! - with unclean changes, each skipped a step at most, and what the waiting calls had asked for beyond it.
+//! - no more was handed out, as the accounts have it, than callers got and calls may have burnt: numbers that callers saw
+//!   skipped are counted in the accounts as skipped;
+//! - the numbers that callers got are used up;
+//! - without an unclean change, nothing was skipped. If, moreover, nothing else went wrong, the numbers that were handed out
+//!   are those that callers got, and those that raised floors passed over;
+//! - with unclean changes, each skipped a step at most, and the numbers that waiting calls had asked for beyond it.
 //!
-//! Gapless keys never skip: their accounts are exact, whatever happens.
+//! Gapless keys never skip: their accounts are exact, under all faults.
 //!
-//! The metric counts what the accounts have, once, at the node that wrote it. Leaders go on writing down what an
-//! earlier one left while nobody asks, so that accounts are read before and after the metric. What it lacks was counted
-//! by processes that ended, or written down by a later leader. It has the whole if there was one unclean change at
-//! most.
+//! The metric counts the skipped numbers of the accounts once, at the node that wrote them. Leaders go on writing down the
+//! numbers that an earlier leader left while nobody asks, so that accounts are read before and after the metric. Numbers
+//! that the metric lacks were counted by processes that ended, or written down by a later leader. The metric has all numbers
+//! if there was one unclean change at most.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -37,34 +38,34 @@ const KEYS_MAX: usize = 60;
 /// How long a healed cluster may take to tell its accounts.
 const TOLD_MAX: Duration = Duration::from_secs(10);
 const RETRY_EVERY: Duration = Duration::from_millis(50);
-/// The cause of what leaders left that ended without returning it.
+/// The cause of numbers that a leader left when it ended without returning them.
 const LEFT: &str = "leader_change";
 
-/// What was skipped of namespaces, by cause.
+/// The skipped numbers of namespaces, by cause.
 type Skipped = BTreeMap<String, BTreeMap<String, u64>>;
 
 /// The nodes' accounts and counters.
 #[derive(Debug, Clone, Default)]
 pub struct Accounting {
-    /// What became of the numbers of keys with a section of their own.
+    /// The accounts of keys with a section of their own.
     pub keys: BTreeMap<String, Accounts>,
-    /// What was skipped of each namespace, by cause.
+    /// The skipped numbers of each namespace, by cause.
     pub namespaces: Skipped,
-    /// What the nodes' metrics counted as skipped, by cause, before `namespaces` was read.
+    /// The numbers that the nodes' metrics counted as skipped, by cause, before `namespaces` was read.
     pub counted: BTreeMap<String, u64>,
-    /// What the accounts of the namespaces had before that, as left by leaders. Leaders go on writing down what an
-    /// earlier one left while nobody asks.
+    /// The numbers left by leaders that the accounts of the namespaces had before that. Leaders go on writing down the
+    /// numbers that an earlier leader left while nobody asks.
     pub left_before: u64,
-    /// What could not be read.
+    /// The accounts and metrics that could not be read, in words.
     pub unread: Vec<String>,
 }
 
-/// What else the accounts depend on.
+/// The circumstances of a run on which the accounts depend.
 #[derive(Debug, Clone, Copy)]
 pub struct Circumstances {
     /// How many leader changes may have been unclean.
     pub unclean_changes: u64,
-    /// What each of them may skip of a key.
+    /// The most numbers that each of them may skip of a key.
     pub skipped_max: u64,
 }
 
@@ -89,7 +90,7 @@ impl Accounting {
         accounting
     }
 
-    /// Reads what was skipped of the namespaces of numbers.
+    /// Reads the skipped numbers of the namespaces of numbers.
     async fn read_namespaces(&mut self, injector: &Injector) -> Skipped {
         let mut skipped = Skipped::new();
         let gapless = gapless::namespaces().map(|namespace| namespace.name);
@@ -103,7 +104,7 @@ impl Accounting {
         skipped
     }
 
-    /// What is wrong with the accounts. `taken` is what callers took of each key that they asked for.
+    /// The errors in the accounts. `taken` has the numbers that callers took of each key that they asked for.
     pub fn judge(&self, taken: &BTreeMap<String, TakenOfKey>, than: Circumstances) -> Vec<String> {
         let mut wrong = self.unread.clone();
         for (key, accounts) in &self.keys {
@@ -126,7 +127,8 @@ impl Accounting {
         self.counted.get(cause).copied().unwrap_or_default()
     }
 
-    /// Where nothing went wrong, the accounts of all keys are what callers got, and what floors passed over.
+    /// Where nothing went wrong, the accounts of all keys have the numbers that callers got, and those that floors passed
+    /// over.
     fn judge_total(
         &self, taken: &BTreeMap<String, TakenOfKey>, than: Circumstances,
     ) -> Result<(), String> {
@@ -205,7 +207,7 @@ fn of_gapless_key(accounts: &Accounts) -> Result<(), String> {
     }
 }
 
-/// What became of a key's numbers. `None` if it never got one.
+/// The accounts of a key's numbers. `None` if it never got one.
 async fn explained(injector: &Injector, target: &Target) -> Option<Accounts> {
     loop {
         for id in &injector.members {
@@ -219,12 +221,12 @@ async fn explained(injector: &Injector, target: &Target) -> Option<Accounts> {
     }
 }
 
-/// What the accounts of all namespaces have for a cause.
+/// The numbers that the accounts of all namespaces have for a cause.
 fn accounted(skipped: &Skipped, cause: &str) -> u64 {
     skipped.values().map(|by_cause| by_cause.get(cause).copied().unwrap_or_default()).sum()
 }
 
-/// What the accounts say was skipped of a namespace, by cause.
+/// The skipped numbers in the accounts of a namespace, by cause.
 async fn told(injector: &Injector, namespace: &str) -> BTreeMap<String, u64> {
     loop {
         for id in &injector.members {

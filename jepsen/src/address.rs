@@ -11,7 +11,7 @@ use crate::access::{Access, Protocol};
 /// A connection to a port of a node.
 pub type Socket = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
-/// Where a node answers, and what its callers show.
+/// The address of a node, and the credentials of its callers.
 #[derive(Debug, Clone)]
 pub struct Address {
     /// The host and the port.
@@ -27,7 +27,7 @@ impl PartialEq for Address {
 }
 
 impl From<SocketAddr> for Address {
-    /// One whose callers show nothing.
+    /// An address whose callers show nothing.
     fn from(at: SocketAddr) -> Address {
         Address::new(at, None)
     }
@@ -45,13 +45,13 @@ impl Address {
         Address { at: SocketAddr::new(self.at.ip(), port), access: self.access.clone() }
     }
 
-    /// The same for callers that show no token; `None` if none is shown in any case.
+    /// The same address for callers that show no token; `None` if callers show none in any case.
     pub fn without_token(&self) -> Option<Address> {
         let access = self.access.as_ref()?.without_token();
         Some(Address::new(self.at, Some(Arc::new(access))))
     }
 
-    /// What callers show; `None` if the cluster is not secure.
+    /// The credentials of callers; `None` if the cluster is not secure.
     pub fn access(&self) -> Option<&Access> {
         self.access.as_deref()
     }

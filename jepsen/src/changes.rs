@@ -23,7 +23,7 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// An operator who has made a first change. No step is greater than `step_max`, the one that the promise is judged by.
+    /// An operator who has made a first change. No step is greater than `step_max`, the step by which the promise is judged.
     ///
     /// # Errors
     /// The change was refused. No fault disturbs it yet.

@@ -9,12 +9,11 @@
 //! `hwm` is afterwards lower or the same at every later operation, whose conditions are all of the
 //! form "at least `hwm`"; so the order stays legal. Failed operations did nothing.
 //!
-//! **The values force the order.** Let two intervals of one key be `(a, b]` and `(c, d]`. The
-//! first can stand before the second iff `c >= b`. If neither can stand before the other, the
-//! history is illegal whatever the times say: two ranges overlap, or a `Current` answered a number
-//! inside a range. If both can, they are equal `Current`s, and may be swapped freely. In all other
-//! cases just one order is possible. So, once no pair clashes, sorting by `(hi, lo)` gives the only
-//! order (up to equal `Current`s), and it is legal by itself.
+//! **The values force the order.** Let two intervals of one key be `(a, b]` and `(c, d]`. The first can stand before the
+//! second iff `c >= b`. If neither can stand before the other, the history is illegal at any times of the calls: two
+//! ranges overlap, or a `Current` answered a number inside a range. If both can, they are equal `Current`s, and may be
+//! swapped freely. In all other cases just one order is possible. So, once no pair clashes, sorting by `(hi, lo)` gives
+//! the only order (up to equal `Current`s), and it is legal by itself.
 //!
 //! **So only time is left to check**: no operation may come before one, in that order, that had
 //! returned before it was invoked. Sweep the key's invocations and returns by time, carry the highest
@@ -34,14 +33,14 @@ use crate::history::{Action, History, Op};
 #[cfg(test)]
 mod tests;
 
-/// What two operations did that no sequencer may.
+/// Two operations whose answers no sequencer may give.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// What is wrong.
+    /// The rule that the two operations break.
     pub kind: ViolationKind,
     /// The one that came first, by time or by value.
     pub first: Op,
-    /// The other.
+    /// The other operation.
     pub second: Op,
 }
 

@@ -31,7 +31,7 @@ use crate::{
     target::Target,
 };
 
-/// What a status says if no connection was made.
+/// The message of a status if no connection was made.
 const CONNECT_ERROR: &str = "connect error";
 /// How long a call may take.
 pub const DEADLINE: Duration = Duration::from_millis(1_000);
@@ -140,8 +140,8 @@ impl Client {
         Ok((answer.first, answer.last))
     }
 
-    /// Asks once for numbers of several keys of one namespace, on the stream of this connection. An answer for each key: of
-    /// one that got none it is not known what became of its numbers.
+    /// Asks once for numbers of several keys of one namespace, on the stream of this connection. Returns an answer for each
+    /// key. The outcome of a key without an answer is unknown.
     ///
     /// # Errors
     /// The node's, or the connection's.
@@ -159,12 +159,12 @@ impl Client {
         };
         let answer = within(DEADLINE, self.on_stream(request)).await;
         if answer.is_err() {
-            // What it still answers would be taken for the answer to something else.
+            // A late answer on it would be taken for the answer to another request.
             self.stream = None;
         }
         let answer = answer?;
         if let Some(failure) = answer.failure {
-            // With details, as what a node says has them.
+            // With details, as a node's status has them.
             let details = failure.encode_to_vec().into();
             return Err(Status::with_details(failure.code.into(), failure.message, details));
         }
@@ -203,7 +203,7 @@ impl Client {
         answers.next().await.ok_or_else(broke)?
     }
 
-    /// What the node knows of the cluster.
+    /// The node's knowledge of the cluster.
     ///
     /// # Errors
     /// The node's, or the connection's.
@@ -215,7 +215,7 @@ impl Client {
     /// Has the node found the cluster: with a token, if callers show one.
     ///
     /// # Errors
-    /// What the node, the connection or the command line says.
+    /// The message of the node, the connection or the command line.
     pub async fn found(&mut self) -> Result<(), String> {
         if let Some(access) = self.address.access() {
             return access.found(self.address.at).await;
@@ -330,7 +330,7 @@ pub(crate) fn bounded<T>(message: T) -> Request<T> {
     request
 }
 
-/// What the product's client says, as a server would have.
+/// The error of the product's client, as the status of a server.
 pub fn status_of(error: &ratchet_client::Error) -> Status {
     use ratchet_client::Code as Said;
     let code = match error.code() {
@@ -354,7 +354,7 @@ pub const REFUSALS: [(Code, &str); 4] = [
 
 /// Whether a node said that nothing was done of a call, or nothing was sent: if the namespace is gapless, no number was taken.
 pub fn is_not_done(status: &Status) -> bool {
-    // What a node says has details. What the connection's library makes up has none.
+    // The status of a node has details. A status that the connection's library makes up has none.
     let is_of_node = !status.details().is_empty();
     let harmless = [Code::Unavailable, Code::ResourceExhausted, Code::FailedPrecondition];
     outcome(status) == Outcome::Fail || (is_of_node && harmless.contains(&status.code()))

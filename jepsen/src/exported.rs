@@ -1,4 +1,4 @@
-//! The exports at the end of a run, beside what callers got.
+//! The exports at the end of a run, beside the numbers that callers got.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,12 +18,12 @@ const EXPORTED_MAX: Duration = Duration::from_secs(10);
 const TOLD_MAX: usize = 10;
 const RETRY_EVERY: Duration = Duration::from_millis(50);
 
-/// What was exported: the first and the last id of each row, and its number.
+/// The rows that were exported: the first and the last id of each row, and its number.
 #[derive(Debug, Clone, Default)]
 pub struct Exported {
     /// The rows of each namespace, in the order of the ids.
     pub rows: BTreeMap<&'static str, Vec<(u64, u64, u64)>>,
-    /// What could not be exported.
+    /// The exports that failed, in words.
     pub missing: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ impl Exported {
         exported
     }
 
-    /// What is wrong with the exports: each key that callers got numbers of is there, with a number that is no lower.
+    /// The errors in the exports. Each key that callers got numbers of must be there, with a number that is no lower.
     pub fn judge(&self, taken: &BTreeMap<String, TakenOfKey>) -> Vec<String> {
         let mut wrong = self.missing.clone();
         for (key, taken) in taken.iter().filter(|(_, taken)| taken.got > 0) {

@@ -1,22 +1,22 @@
-//! How the promise can be broken: what is found, and in words.
+//! The ways in which the promise can be broken, and their descriptions.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What is found where the promise is broken.
+/// A way in which the promise is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Finding {
     /// Numbers came twice, or not in order.
     Order,
-    /// A read of a healed cluster failed, or lay below what was answered.
+    /// A read of a healed cluster failed, or lay below an earlier answer.
     FinalRead,
     /// More numbers of a key were skipped than may be.
     Gap,
     /// The nodes' accounts or counters have other numbers than callers saw.
     Accounting,
-    /// An export lacks what was answered.
+    /// An export lacks numbers that were answered.
     Export,
     /// A task of a node panicked.
     Panic,
@@ -24,22 +24,22 @@ pub enum Finding {
     TwoLeaders,
     /// Gapless numbers came twice, or some are missing.
     Gapless,
-    /// Ids came twice, or are not what their formats say.
+    /// Ids came twice, or do not fit their formats.
     Ids,
     /// Numbers did not flow for too long.
     Silence,
     /// The leadership changed although that did not help, or did not change where it had to.
     Leadership,
-    /// A node did not do what it must, such as come back or stop.
+    /// A node did not fulfil a duty, such as to come back or to stop.
     Node,
 }
 
 /// How the promise was broken.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Violation {
-    /// What was found.
+    /// The kind of the violation.
     pub finding: Finding,
-    /// In words.
+    /// The violation in words.
     pub text: String,
 }
 

@@ -7,7 +7,7 @@ use crate::history::{Action, History, Op, Outcome};
 #[cfg(test)]
 mod tests;
 
-/// How often a call may have been tried at most, so that each time the fence failed. What was taken then is counted.
+/// How often a call may have been tried at most, so that each time the fence failed. The numbers taken then are counted.
 const FENCED_TRIES_MAX: u64 = 8;
 
 /// The numbers of a key that nobody was given.
@@ -30,7 +30,7 @@ pub struct UncleanChanges {
     pub count: u64,
 }
 
-/// What the promise allows to be skipped.
+/// The numbers that the promise allows to be skipped.
 #[derive(Debug, Clone)]
 pub struct GapBound {
     /// The distance between two neighbouring numbers.
@@ -56,7 +56,7 @@ impl GapBound {
     }
 }
 
-/// What callers took of a key.
+/// The numbers that callers took of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TakenOfKey {
     /// How many numbers they got.
@@ -112,7 +112,7 @@ impl Tally {
         self.fenced_max += count * FENCED_TRIES_MAX;
     }
 
-    /// How many numbers nobody got of those that calls took.
+    /// How many of the numbers that calls took nobody got, at most.
     fn burnt_max(&self, bound: &GapBound) -> u64 {
         self.lost_max + bound.fence_skips.min(self.fenced_max)
     }
@@ -154,7 +154,7 @@ impl Tally {
 ///
 /// The promise allows one step for each key and unclean leader change. The answer to a call may have been lost between two
 /// nodes, and the call tried again, which takes its time; and between the node and the caller. Whenever a fence failed, the
-/// nodes counted what was taken before that.
+/// nodes counted the numbers taken before that.
 pub fn gaps(
     history: &History, bound: &GapBound, own_section: impl Fn(&str) -> bool,
 ) -> BTreeMap<String, Gap> {
@@ -164,7 +164,7 @@ pub fn gaps(
     counted.filter_map(|(key, tally)| Some((key.to_owned(), tally.gap(bound)?))).collect()
 }
 
-/// What callers took of the keys that have a section of their own.
+/// The numbers that callers took of the keys that have a section of their own.
 pub fn taken(
     history: &History, bound: &GapBound, own_section: impl Fn(&str) -> bool,
 ) -> BTreeMap<String, TakenOfKey> {

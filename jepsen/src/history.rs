@@ -1,4 +1,4 @@
-//! The history: which process asked for what and when, and what was answered.
+//! The history: each operation with its process, its action, its times and its answer.
 //!
 //! Invariant: an operation's times come from one monotonic clock, and a process never has two
 //! operations under way. A process whose operation has an unknown outcome retires.
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
-/// What was asked for.
+/// An action that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
@@ -37,7 +37,7 @@ pub enum Outcome {
     Info,
 }
 
-/// Through what a caller asks.
+/// An interface through which a caller asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Interface {
@@ -73,7 +73,7 @@ pub struct Op {
     pub process: u64,
     /// The key, its namespace included.
     pub key: String,
-    /// What was asked for.
+    /// The action that was asked for.
     pub action: Action,
     /// When it was asked, in nanoseconds since the start of the run.
     pub invoked_ns: u64,
@@ -87,7 +87,7 @@ pub struct Op {
     pub last: u64,
     /// The node that was asked.
     pub node: u64,
-    /// Through what it was asked.
+    /// The interface through which it was asked.
     pub interface: Interface,
     /// The text of the error; empty for an answer.
     pub note: String,

@@ -1,4 +1,4 @@
-//! Puts the harness into network, mount and process namespaces. What it starts there ends with it.
+//! Puts the harness into network, mount and process namespaces. A process that it starts there ends with it.
 
 use std::{
     env, io,
@@ -57,7 +57,7 @@ pub fn mount_run() -> io::Result<()> {
     Err(io::Error::other(format!("mount of /run: {mounted}")))
 }
 
-/// Puts a file into the place of another one, for this process and those that it starts.
+/// Puts a file into the place of another one, for this process and its child processes.
 ///
 /// # Errors
 /// `mount` is missing or fails.

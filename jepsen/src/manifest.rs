@@ -1,5 +1,5 @@
-//! What rendered manifests say of the pods of a StatefulSet: what their container is started with, their names, and when
-//! Kubernetes takes them for started and ready, and how long it waits for their end.
+//! Reads rendered manifests about the pods of a StatefulSet: the start of their container, their names, when Kubernetes takes
+//! them for started and ready, and how long it waits for their end.
 
 use std::{collections::BTreeMap, fs, io, path::Path, time::Duration};
 
@@ -66,8 +66,8 @@ fn list(value: &Value) -> &[Value] {
 }
 
 impl Container {
-    /// The first container of a template of pods, in a pod of this name and namespace of Kubernetes. `data_of` is what a map of
-    /// settings holds.
+    /// The first container of a template of pods, in a pod of this name and namespace of Kubernetes. `data_of` returns the
+    /// content of a map of settings.
     ///
     /// # Errors
     /// The template needs something that is not there, or that nobody here knows.
@@ -110,7 +110,7 @@ impl Container {
 }
 
 impl Manifest {
-    /// What these objects say.
+    /// The manifest of these objects.
     pub fn new(objects: Vec<Value>) -> Manifest {
         Manifest { objects }
     }
@@ -167,14 +167,14 @@ impl Manifest {
         Ok([format!("{pod}.{service}"), format!("{pod}.{service}.{namespace}.svc")])
     }
 
-    /// What a map of settings holds.
+    /// The content of a map of settings.
     pub fn data(&self, map: &str) -> Option<&Value> {
         let is_it =
             |object: &&Value| object["kind"] == "ConfigMap" && object["metadata"]["name"] == map;
         self.objects.iter().find(is_it).map(|object| &object["data"])
     }
 
-    /// What a pod's container is started with.
+    /// The container of a pod, with its arguments and variables.
     ///
     /// # Errors
     /// The objects do not say.

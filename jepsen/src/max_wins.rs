@@ -29,13 +29,13 @@ const BROADCAST: Duration = Duration::from_millis(200);
 
 type Numbers = Arc<Mutex<HashMap<(String, Kind), u64>>>;
 
-/// What clients see.
+/// The service for clients.
 struct Front {
     numbers: Numbers,
     peers: Vec<SequencerClient<Channel>>,
 }
 
-/// What peers see: the last number that this server knows.
+/// The service for peers: the last number that this server knows.
 struct Known(Numbers);
 
 fn name(namespace: String, key: Option<Key>) -> Result<(String, Kind), Status> {

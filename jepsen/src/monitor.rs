@@ -1,4 +1,4 @@
-//! Watches from outside which node leads, and what the nodes count of skipped numbers.
+//! Watches from outside which node leads, and how many numbers the nodes count as skipped.
 
 use std::{collections::BTreeMap, io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -42,7 +42,7 @@ pub struct Leadership {
     pub known_ns: u64,
 }
 
-/// What was seen of the terms.
+/// The observations of the terms.
 #[derive(Default)]
 pub struct Terms {
     leaderships: BTreeMap<u64, Leadership>,
@@ -50,7 +50,7 @@ pub struct Terms {
     two_leaders: Vec<String>,
     highest: u64,
     lowest: Option<u64>,
-    /// What each node counts, by metric and series: the cause, and what labels follow it.
+    /// The counters of each node, by metric and series: the cause, and the labels that follow it.
     counted: BTreeMap<u64, BTreeMap<(&'static str, String), Counter>>,
     /// When each node was last asked for its metrics, and showed them.
     scraped_ns: BTreeMap<u64, u64>,
@@ -81,7 +81,7 @@ impl Counter {
 pub struct Monitor(Arc<Mutex<Terms>>);
 
 impl Monitor {
-    /// Asks all nodes who leads, until the set is dropped.
+    /// Asks all nodes for the leader, until the set is dropped.
     pub fn watch(&self, nodes: &KnownNodes, recorder: &Arc<Recorder>, tasks: &mut JoinSet<()>) {
         let (monitor, nodes, recorder) = (self.clone(), nodes.clone(), recorder.clone());
         tasks.spawn(async move {
@@ -128,7 +128,7 @@ impl Monitor {
         }
     }
 
-    /// Notes what a node said that was asked at `asked` and had answered at `answered`.
+    /// Notes the answer of a node that was asked at `asked` and had answered at `answered`.
     fn note(&self, term: u64, leader: Option<u64>, asked: u64, answered: u64) {
         let terms = &mut *self.0.lock();
         terms.highest = terms.highest.max(term);
@@ -191,8 +191,8 @@ impl Monitor {
         unclean
     }
 
-    /// How many numbers the nodes counted as skipped because the fence failed after they were taken. What a
-    /// node counted in the last 100 ms before it ended may be missing.
+    /// How many numbers the nodes counted as skipped because the fence failed after they were taken. The counts of the last
+    /// 100 ms before a node ended may be missing.
     pub fn fence_skips(&self) -> u64 {
         self.skipped().get("fence").copied().unwrap_or_default()
     }
@@ -207,7 +207,7 @@ impl Monitor {
         self.counted(EVICTED).values().sum()
     }
 
-    /// What the nodes counted in one metric, by cause.
+    /// The numbers that the nodes counted in one metric, by cause.
     fn counted(&self, metric: &str) -> BTreeMap<String, u64> {
         let mut counted = BTreeMap::new();
         for ((of, series), counter) in self.0.lock().counted.values().flatten() {
@@ -222,7 +222,7 @@ impl Monitor {
     /// Waits until each of these nodes has shown its metrics to a question of after `since_ns`.
     ///
     /// # Errors
-    /// One does not within 5 s.
+    /// A node does not show them within 5 s.
     pub async fn scraped_since(&self, since_ns: u64, nodes: &[u64]) -> Result<(), String> {
         let is_late =
             |node: &&u64| self.0.lock().scraped_ns.get(node).is_none_or(|ns| *ns < since_ns);
@@ -240,7 +240,7 @@ impl Monitor {
         })
     }
 
-    /// Who led when.
+    /// The leaders, and when each of them led.
     pub fn leaderships(&self) -> Vec<Leadership> {
         self.0.lock().leaderships.values().copied().collect()
     }
@@ -252,7 +252,7 @@ pub fn says_it_leads(status: &StatusResponse, id: u64) -> bool {
     own.is_some_and(|node| node.role() == Role::Leader)
 }
 
-/// What a node counts: metrics, series and numbers.
+/// The counters of a node: metrics, series and numbers.
 async fn scrape(metrics: SocketAddr) -> io::Result<Vec<(&'static str, String, u64)>> {
     let mut stream = TcpStream::connect(metrics).await?;
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await?;
@@ -340,7 +340,7 @@ mod tests {
             1 from 0 to the end
         "#]]
         .assert_eq(&unclean(&[]));
-        // Who led term 5, or stood for it, was not seen, and may have skipped.
+        // The leader of term 5, or its candidate, was not seen, and may have skipped numbers.
         expect![[r#"
             2 from 40 to 65
             1 from 60 to the end

@@ -30,7 +30,7 @@ pub async fn found(client: &mut Client, product: Product, last_error: &mut Strin
     }
 }
 
-/// Has one node found the cluster and create all namespaces, those of ids if they are asked for.
+/// Has one node found the cluster and create all namespaces, the namespaces of ids if ids are asked for.
 ///
 /// # Errors
 /// The node did not do so within 30 s. The text names its last error.

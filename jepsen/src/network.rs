@@ -52,7 +52,7 @@ impl Link {
     }
 }
 
-/// What links have done so far, in packets.
+/// The counts of packets on links so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PacketCounts {
     /// Packets dropped.
@@ -65,10 +65,10 @@ pub struct PacketCounts {
 
 struct Switch {
     ports: BTreeMap<Port, SyncDevice>,
-    /// Whose further addresses are, by their last part.
+    /// The owners of further addresses, by the last part of the address.
     further: Mutex<BTreeMap<u8, Port>>,
     links: Mutex<BTreeMap<(Port, Port), Link>>,
-    /// What each link did, from the one port to the other.
+    /// The counts of each link, from the one port to the other.
     counts: Mutex<BTreeMap<(Port, Port), PacketCounts>>,
     delayed: Mutex<BinaryHeap<Reverse<DelayedPacket>>>,
     earlier_packet: Condvar,
@@ -156,7 +156,7 @@ impl Network {
         Ok(Network(wire))
     }
 
-    /// Gives a node a further address. Links treat what is sent there as what is sent to the node's own address.
+    /// Gives a node a further address. Links treat packets to it as packets to the node's own address.
     ///
     /// # Errors
     /// `ip` fails.
@@ -190,7 +190,7 @@ impl Network {
         self.0.links.lock().clear();
     }
 
-    /// What the links have done so far, all together.
+    /// The counts of all links so far, in total.
     pub fn counts(&self) -> PacketCounts {
         let counts = self.0.counts.lock();
         counts.values().fold(PacketCounts::default(), |all, of_link| PacketCounts {
@@ -200,7 +200,7 @@ impl Network {
         })
     }
 
-    /// What the link from one port to another has done so far.
+    /// The counts of the link from one port to another so far.
     pub fn counts_of(&self, from: Port, to: Port) -> PacketCounts {
         self.0.counts.lock().get(&(from, to)).copied().unwrap_or_default()
     }

@@ -17,7 +17,7 @@ pub async fn status_of(at: SocketAddr, path: &str, limit: Duration) -> Option<u1
         stream.read_to_end(&mut answer).await?;
         std::io::Result::Ok(answer)
     };
-    // Whatever keeps it from answering, the probe has failed.
+    // The probe has failed if there is no answer, for any cause.
     let answer = timeout(limit, asking).await.ok()?.ok()?;
     status(&answer)
 }

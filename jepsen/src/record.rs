@@ -12,8 +12,8 @@ use tokio::sync::watch;
 
 use crate::history::{History, Op};
 
-/// What callers ask for beside each other. After a fault each of them must be answered again: one may hide that another is
-/// not.
+/// A kind of request that callers make beside other kinds. After a fault each kind must be answered again: one kind may
+/// hide that another is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Flow {
     /// Numbers, last numbers and floors, which the history has.
@@ -25,7 +25,7 @@ pub enum Flow {
 }
 
 impl fmt::Display for Flow {
-    /// What nobody got if it stopped.
+    /// Names the answers that nobody got if the flow stopped.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Flow::Numbers => "no number",
@@ -158,7 +158,7 @@ mod tests {
         assert!(!all(7), "no gapless number");
         recorder.answered(Flow::Gapless, 9);
         assert!(all(7) && !all(8));
-        // What was asked for earlier, and answered late, says nothing new.
+        // An earlier request that is answered late says nothing new.
         recorder.answered(Flow::Numbers, 3);
         assert!(all(7));
     }

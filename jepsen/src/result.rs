@@ -1,4 +1,4 @@
-//! What a run was asked for, and what came of it.
+//! The options of a run, and its result.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,14 +18,14 @@ use crate::{
     workload::Workload,
 };
 
-/// What a run is asked for.
+/// The options of a run.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The cluster.
     pub cluster: ClusterConfig,
     /// The faults.
     pub nemesis: Nemesis,
-    /// What callers ask for.
+    /// The workload of the callers.
     pub workload: Workload,
     /// How many keys the workloads with many keys have.
     pub keys: u64,
@@ -68,17 +68,17 @@ impl Options {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 pub struct Run {
-    /// What was asked for.
+    /// The options of the run.
     pub options: Options,
     /// The verdict.
     pub verdict: Verdict,
-    /// What callers saw.
+    /// The history that callers saw.
     pub history: History,
     /// The faults that were injected.
     pub faults: Vec<Fault>,
-    /// Who led when.
+    /// The leaders, and when each of them led.
     pub leaderships: Vec<Leadership>,
     /// The figures.
     pub summary: Summary,
@@ -93,7 +93,7 @@ pub struct Summary {
     pub secure: bool,
     /// The verdict in a word.
     pub verdict: String,
-    /// What was found where the promise was broken.
+    /// The ways in which the promise was broken.
     pub findings: BTreeSet<Finding>,
     /// Operations that were answered.
     pub answered: u64,
@@ -124,7 +124,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The figures of a run. `criteria` is what its verdict depended on.
+    /// The figures of a run. `criteria` has the facts on which its verdict depended.
     pub fn new(
         options: &Options, verdict: &Verdict, history: &History, faults: &[Fault],
         criteria: Option<&Criteria>, caught_after_s: Option<f64>,

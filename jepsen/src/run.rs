@@ -137,17 +137,17 @@ fn start(options: &Options, dir: &Path) -> io::Result<Injector> {
     })
 }
 
-/// What was seen of a run, besides its history.
+/// The observations of a run, besides its history.
 struct Observed {
     faults: Vec<Fault>,
     final_reads: Vec<Op>,
     /// The nodes' accounts and counters, unless the run was stopped.
     accounting: Option<Accounting>,
-    /// What was exported in the end.
+    /// The exports at the end.
     exported: Exported,
-    /// What was found of gapless keys.
+    /// The findings on gapless keys.
     gapless: Findings,
-    /// What was found of ids, and in figures.
+    /// The findings on ids, and their figures.
     ids: Findings,
     id_figures: Option<Figures>,
     /// When the first violation was found, if the run stopped at it.
@@ -177,7 +177,7 @@ async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Obser
         let Some(power_cut) = faults.first_mut() else {
             return Err(error);
         };
-        // The cluster must be able to start from what the power cut left.
+        // The cluster must be able to start from the data that the power cut left.
         power_cut.violations.push(Finding::Node.told(error.to_string()));
         return Ok(Observed {
             faults,
@@ -250,7 +250,7 @@ async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Obser
     })
 }
 
-/// What callers beside those of the history have seen.
+/// The observations of callers beside those of the history.
 struct Watched {
     gapless: Arc<Ledger>,
     /// If ids are asked for.

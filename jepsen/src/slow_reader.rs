@@ -24,7 +24,7 @@ pub const UNREAD: &str = "unread";
 /// How many streams hang at each node, and how many of them share a connection.
 const NODE_STREAMS: usize = 20;
 const CONNECTION_STREAMS: usize = 5;
-/// What a stream, and a connection for each of its streams, may have under way unread, in bytes.
+/// The bytes that a stream, and a connection for each of its streams, may have under way unread.
 const WINDOW_BYTES: u32 = 65_535;
 /// How many ids share a section: all warm ids do.
 const SECTION_SIZE: u64 = 8_000;
@@ -51,7 +51,8 @@ struct Stream {
 }
 
 impl Stream {
-    /// Reads what is unread. True if all of it came in time, and was more than a window: so the stream hung until now.
+    /// Reads the unread answers. True if all of them came in time, and were more than a window: so the stream hung until
+    /// now.
     async fn read_on(&mut self) -> bool {
         let reading = async {
             let mut bytes = 0;

@@ -1,4 +1,4 @@
-//! How late the machine wakes threads up: what a machine that is overloaded adds to every limit of time.
+//! How late the machine wakes threads up: an overloaded machine adds this delay to every limit of time.
 
 use std::{
     sync::{Arc, Weak},

@@ -16,8 +16,8 @@ use crate::{
 const REFUSED_MAX: Duration = Duration::from_secs(10);
 const RETRY_EVERY: Duration = Duration::from_millis(50);
 
-/// Sees that the node at `address` refuses callers without TLS, and those that show a certificate and no token. Where callers
-/// show nothing in any case there is nothing to see.
+/// Sees that the node at `address` refuses callers without TLS, and callers that show a certificate and no token. Where
+/// callers show nothing in any case there is nothing to see.
 ///
 /// # Errors
 /// It answers one of them, or does not say within 10 s that nothing is granted to the certificate.

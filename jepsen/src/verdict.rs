@@ -114,7 +114,7 @@ impl Verdict {
         }
     }
 
-    /// What was found where the promise was broken.
+    /// The ways in which the promise was broken.
     pub fn findings(&self) -> BTreeSet<Finding> {
         match self {
             Verdict::Violation(violations) => {
@@ -171,7 +171,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What the verdict on a run depends on, besides its history.
+/// The facts on which the verdict on a run depends, besides its history.
 #[derive(Debug, Clone)]
 pub struct Criteria {
     /// The faults that were asked for.
@@ -199,15 +199,15 @@ pub struct Criteria {
     pub waiting_max: u64,
     /// The nodes' accounts and counters. `None` if the product has no accounting, or the run was stopped.
     pub accounting: Option<Accounting>,
-    /// What was exported in the end. Nothing if the run was stopped.
+    /// The exports at the end. Nothing if the run was stopped.
     pub exported: Exported,
-    /// What nodes said of tasks of theirs that panicked.
+    /// The nodes' messages about tasks of theirs that panicked.
     pub panics: Vec<String>,
-    /// What nodes said that lead one term.
+    /// The messages about two nodes that lead one term.
     pub two_leaders: Vec<String>,
-    /// What was found of gapless keys.
+    /// The findings on gapless keys.
     pub gapless: Findings,
-    /// What was found of ids, if they were asked for.
+    /// The findings on ids, if ids were asked for.
     pub ids: Findings,
     /// Whether a key has a section of its own.
     pub own_section: fn(&str) -> bool,
@@ -231,7 +231,7 @@ impl Criteria {
         }
     }
 
-    /// What is wrong with the nodes' accounting, beside what callers saw.
+    /// The errors in the nodes' accounting, beside the answers that callers saw.
     fn wrong_accounts(&self, history: &History) -> Vec<String> {
         let Some(accounting) = &self.accounting else {
             return Vec::new();
@@ -287,7 +287,7 @@ fn wrong_final_reads(history: &History, final_reads: &[Op]) -> Vec<String> {
     wrong
 }
 
-/// What did not happen, although the run says nothing without it.
+/// The events that did not happen, although the run says nothing without them.
 fn shortcomings(history: &History, faults: &[Fault], criteria: &Criteria) -> Vec<String> {
     let mut missing = Vec::new();
     let mut require = |count: u64, min: u64, what: &str| {

@@ -1,5 +1,5 @@
-//! A port for administrators: what needs the verb `namespaces` or `admin` is served there, and no longer at the ports for
-//! clients.
+//! A port for administrators: methods that need the verb `namespaces` or `admin` are served there, and no longer at the
+//! ports for clients.
 
 use std::process::Output;
 
@@ -25,7 +25,7 @@ use crate::common::{
     rust_client, with_admin_port,
 };
 
-/// The verbs whose methods change what there is for others. They stand last.
+/// The verbs whose methods change the cluster for others. They stand last.
 fn administrative() -> &'static [&'static str] {
     VERBS.last_chunk::<2>().expect("five verbs")
 }
@@ -76,7 +76,8 @@ pub async fn the_port_for_administrators_takes_clients_of_its_ca_alone() {
     eventually("the status", async || status(Some("client-billing")).await.ok()).await;
     for shown in [None, Some("stranger")] {
         let refused = status(shown).await.expect_err("it has no certificate of the CA");
-        // What the library makes of the end of a connection depends on when it comes. A refusal of the node would have details.
+        // The library's error for the end of a connection depends on the moment of the end. A refusal of the node would
+        // have details.
         assert!(refused.details().is_empty(), "{shown:?}: {refused:?}");
     }
     let mut plain = TcpStream::connect(address).await.expect("a connection");
@@ -108,7 +109,7 @@ async fn administrative_methods_are_served_at_the_port_for_administrators_alone(
             let name = format!("{} at node {node}", case.name);
             let token = Some(case.verb.as_deref().map_or(ADMIN, |verb| closed.token(verb)));
             if case.is_administrative() {
-                // Whoever asks, and whatever is granted to him.
+                // Each caller is refused, whether it has the grant or not.
                 for shown in [token, Some(ADMIN), Some("it is not known"), None] {
                     let told = case.over_grpc(grpc, shown).await;
                     assert_eq!(told, Code::PermissionDenied, "{name} with {shown:?}");
@@ -158,7 +159,7 @@ async fn a_refusal_at_a_port_for_clients_says_where_to_ask_without_an_address() 
     assert!(!refused.message().contains(&port), "{refused}");
 }
 
-/// What counts is where a call reaches the cluster, and not who carries it out.
+/// The port at which a call reaches the cluster counts, and not the node that carries it out.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_without_the_port_serves_everything_also_if_the_leader_has_one() {
     const WITH: u64 = 2;

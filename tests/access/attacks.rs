@@ -1,5 +1,5 @@
-//! Every way to ask for what one may not have, at every interface. Each try is refused, is told the same whether the namespace
-//! is there or not, and takes no number.
+//! Every way to ask for numbers without a grant, at every interface. Each try is refused, is told the same whether the
+//! namespace is there or not, and takes no number.
 
 use std::net::SocketAddr;
 
@@ -73,7 +73,7 @@ enum Attack {
     ForeignRequest,
     /// Two tokens, each of which may do everything.
     TwoTokens,
-    /// The administrator, who the caller is not, and for whom it may not speak.
+    /// The name of the administrator: the caller is another one, and may not speak for him.
     FalseName,
     /// A message that another node has sent, as it says.
     FalseSender,
@@ -94,7 +94,7 @@ const ATTACKS: [Attack; 12] = [
     Attack::FalseSender,
 ];
 
-/// What comes of an attack at an interface.
+/// The outcome of an attack at an interface.
 enum Cell {
     /// The code of the refusal: gRPC's, the status over HTTP, or the first word to a Redis client.
     Refused(&'static str),
@@ -157,7 +157,7 @@ fn cell(attack: Attack, at: At) -> Cell {
     }
 }
 
-/// What a try brought.
+/// The answer to a try.
 #[derive(Debug, PartialEq)]
 struct Told {
     code: String,
@@ -178,10 +178,10 @@ impl From<Result<(), Status>> for Told {
     }
 }
 
-/// What says at each interface that the same request may be carried out later.
+/// The words of each interface that say that the same request may be carried out later.
 const ASK_AGAIN: [&str; 3] = ["Unavailable", "503", "-CLUSTERDOWN"];
 
-/// What is shown with a try.
+/// The credentials that are shown with a try.
 #[derive(Default)]
 struct Shows<'a> {
     /// The name beside the token, to a Redis client.
@@ -235,7 +235,7 @@ impl Shows<'_> {
             Ok::<_, std::io::Error>(told)
         };
         let told = in_time("replies", asking).await.expect("replies");
-        // Who could not log in is told so of the command, too.
+        // A caller that could not log in is told so of the command, too.
         let refused = told.lines().filter(|line| *line != "+OK").collect::<Vec<_>>();
         let code = refused[0].split(' ').next().unwrap_or_default().to_owned();
         assert!(refused.iter().all(|line| line.starts_with('-')), "{refused:?}");
@@ -249,7 +249,7 @@ fn without_date(mut refused: Status) -> Status {
     refused
 }
 
-/// A closed cluster, and who attacks it.
+/// A closed cluster, and the credentials of its attackers.
 struct Scene {
     closed: Closed,
     certificates: Certificates,
@@ -351,7 +351,7 @@ impl Scene {
         }
     }
 
-    /// What is told to who attacks node `node` for a number of a namespace.
+    /// Attacks node `node` for a number of a namespace, and returns the answer.
     async fn attack(&self, attack: Attack, at: At, node: u64, namespace: &str) -> Told {
         let addresses = self.closed.cluster.nodes[&node].addresses();
         let other_id = id_of(&self.other);
@@ -371,7 +371,7 @@ impl Scene {
         }
     }
 
-    /// As a node that speaks for somebody.
+    /// Attacks as a node that speaks for somebody.
     async fn over_peer(&self, attack: Attack, shows: &Shows<'_>, namespace: &str) -> Told {
         let (node, token) = match attack {
             // Of a member the leader would take it.
@@ -424,7 +424,7 @@ fn id_of(cluster: &Cluster) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_attack_at_every_interface_is_refused_and_told_nothing_and_takes_no_number() {
     let scene = Scene::new().await;
-    // Whoever may do it gets a number in each of these ways.
+    // A caller that has the grant gets a number in each of these ways.
     let mut follower = scene.follower(other_than(scene.leader)).await;
     eventually("a number", async || follower.try_forward("book", with_token(ADMIN)).await.ok())
         .await;

@@ -1,4 +1,4 @@
-//! What the log of a node tells of administrative calls, and of callers that are not let in.
+//! The lines in the log of a node about administrative calls, and about callers that are not let in.
 
 use std::{
     fs,
@@ -49,12 +49,12 @@ fn lines(cluster: &Processes, node: u64) -> Vec<Value> {
     lines.filter(|line: &Value| line["target"] == "ratchet::audit").collect()
 }
 
-/// The id of the caller's token, and what the call sets.
+/// The id of the caller's token, and the settings that the call changes.
 fn more(line: &Value) -> [Option<&str>; 2] {
     ["shown", "change"].map(|name| line["fields"][name].as_str())
 }
 
-/// Level, method, who, what it is about, the id of a token, and the outcome.
+/// The level, the method, the caller, the object, the id of a token, and the outcome.
 fn short(line: &Value) -> [String; 6] {
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let fields = &line["fields"];
@@ -63,7 +63,7 @@ fn short(line: &Value) -> [String; 6] {
     [text(&line["level"]), method, who, on, token, outcome]
 }
 
-/// Waits until the audit of a node has so many lines, but for those of the founding.
+/// Waits until the audit of a node has so many lines, but for the lines of the founding.
 async fn wait_for(cluster: &Processes, node: u64, count: usize) -> Vec<Value> {
     eventually("lines of the audit", async || {
         let is_founding = |line: &Value| line["fields"]["method"] == "ratchet.v1.Admin/Found";
@@ -78,20 +78,20 @@ fn namespace(name: &str) -> CreateNamespaceRequest {
     CreateNamespaceRequest { name: name.to_owned(), ..CreateNamespaceRequest::default() }
 }
 
-/// How many logins were refused at an interface, because of what is shown: a token, or a certificate.
+/// How many logins were refused at an interface, because of a credential: a token, or a certificate.
 async fn logins_refused(metrics: SocketAddr, interface: &str, kind: &str) -> f64 {
     let page = http_get(metrics, "/metrics").await;
     let labels = format!("interface=\"{interface}\",kind=\"{kind}\"");
     value(&parse(&page.body), &format!("ratchet_logins_refused_total{{{labels}}}"))
 }
 
-/// How many refused calls and connections the lines tell of, with those that had no line.
+/// How many refused calls and connections the lines tell of, with the refusals that had no line.
 fn refusals_told(lines: &[Value]) -> u64 {
     let left_out = lines.iter().filter_map(|line| line["fields"]["left_out"].as_u64());
     left_out.map(|left_out| left_out + 1).sum()
 }
 
-/// What the administrator asks for in turn: one call that reads, some that are carried out, and some that fail.
+/// Makes the administrator's calls in turn: one call that reads, some that are carried out, and some that fail.
 async fn administer(asking: &Asking) {
     let (mut access, mut admin) =
         (AccessClient::new(asking.clone()), AdminClient::new(asking.clone()));
@@ -155,7 +155,8 @@ async fn each_administrative_call_is_a_line_at_the_node_that_was_asked_whatever_
     }
 }
 
-/// What an administrator sets in turn, with its token: each call, what its line says that is set, and about which token.
+/// Makes an administrator's changes in turn, with its token. Returns each call, the change in its line, and the token that the
+/// line is about.
 async fn set(asking: &Asking, ends_ms: u64) -> Vec<(&'static str, Option<String>, Option<String>)> {
     let (mut access, mut admin) =
         (AccessClient::new(asking.clone()), AdminClient::new(asking.clone()));
@@ -217,14 +218,14 @@ async fn set(asking: &Asking, ends_ms: u64) -> Vec<(&'static str, Option<String>
     told
 }
 
-/// The same of a namespace, from its creation to its end.
+/// Makes an administrator's changes of a namespace, from its creation to its end.
 async fn set_of_namespaces(
     admin: &mut AdminClient<Asking>, ids: &mut IdsClient<Asking>,
 ) -> [(&'static str, Option<&'static str>); 6] {
     let name = || "order".to_owned();
     let created = CreateNamespaceRequest {
         step: Some(200),
-        // Whoever writes it cannot have it taken for what is set.
+        // The author of a description cannot have it taken for a setting.
         description: Some("of \"shops\" gapless=true".to_owned()),
         ..namespace("order")
     };
@@ -351,7 +352,7 @@ async fn callers_that_are_not_let_in_are_told_with_who_they_are_and_counted() {
     assert_eq!(next(&ci, "order").await, Err(Code::PermissionDenied));
     let refused = AdminClient::new(ci).create_namespace(namespace("mine")).await;
     assert_eq!(refused.expect_err("not granted").code(), Code::PermissionDenied);
-    // Who shows nothing may be mistaken: only an administrative call of it is told.
+    // A caller that shows nothing may be mistaken: only an administrative call of it is told.
     let nobody = asking(place.listen, None);
     assert_eq!(next(&nobody, "book").await, Err(Code::Unauthenticated));
     let refused = AdminClient::new(nobody).create_namespace(namespace("mine")).await;
@@ -390,7 +391,7 @@ async fn callers_that_are_not_let_in_are_told_with_who_they_are_and_counted() {
         let refused = logins_refused(place.metrics_listen, interface, "certificate").await;
         assert_eq!(refused, 0.0, "{interface}");
     }
-    // However many strangers come, what a known caller may not do is told.
+    // However many strangers come, a refused call of a known caller is told.
     for _ in 0..30 {
         assert_eq!(
             next(&asking(place.listen, Some("wrong")), "book").await,
@@ -419,7 +420,7 @@ async fn many_refused_logins_are_few_lines_that_tell_how_many_were_left_out() {
     for _ in 0..100 {
         refused().await;
     }
-    // What was left out is told by the first line of a later second.
+    // The number of lines that were left out is told by the first line of a later second.
     eventually("all are told", async || {
         refused().await;
         let refused = logins_refused(place.metrics_listen, "redis", "token").await;
@@ -464,7 +465,7 @@ async fn a_connection_whose_certificate_is_refused_is_a_refused_login_at_each_in
         (Some((&others, "client-billing")), "unknown certificate", "invalid peer certificate: ");
     let why = "which is no node of cluster \"test\"";
     let of_client = (Some((&certificates, "client-billing")), "ratchet://test/client/billing", why);
-    // Another node's than one of this cluster.
+    // The certificate is of a node of another cluster.
     let of_node = (Some((&certificates, "node-5")), "ratchet://prod/5", why);
     // Each interface has a line in ten seconds, so all are looked at side by side.
     let looking = ports.map(async |(interface, address)| {
@@ -486,7 +487,7 @@ async fn a_connection_whose_certificate_is_refused_is_a_refused_login_at_each_in
             assert!(matches!(from, Some(Ok(_))), "{line}");
             assert_eq!(line["fields"].get("method"), None, "{line}");
         }
-        // All are counted. What was left out is told by the next line.
+        // All are counted. The number of lines that were left out is told by the next line.
         let counted = async || logins_refused(place.metrics_listen, interface, "certificate").await;
         let before = counted().await;
         let told = eventually("all are told", async || {
@@ -501,7 +502,7 @@ async fn a_connection_whose_certificate_is_refused_is_a_refused_login_at_each_in
         assert_eq!(logins_refused(place.metrics_listen, interface, "token").await, 0.0);
     });
     join_all(looking).await;
-    // Nothing else tells of them, and what fails for another reason is not among them.
+    // Nothing else tells of them, and a connection that fails for another reason is not among them.
     assert_eq!(cluster.said(1, "no TLS handshake"), 0);
     let before = lines(&cluster, 1).len();
     let mut plain = TcpStream::connect(place.listen).await.expect("a connection");

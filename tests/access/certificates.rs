@@ -19,7 +19,7 @@ use crate::common::{
 };
 
 const BILLING: &str = "ratchet://test/client/billing";
-/// To whose certificate nothing is granted.
+/// A caller to whose certificate nothing is granted.
 const STRANGER: &str = "ratchet://test/client/stranger";
 
 /// A closed cluster whose ports for clients take TLS, too, from callers that show a certificate of this CA.
@@ -46,7 +46,7 @@ async fn both(closed: &Closed) -> [u64; 2] {
     [leader, other_than(leader)]
 }
 
-/// The status of what is asked over HTTP by who shows a certificate, and perhaps a token.
+/// The status of the answer over HTTP to a caller that shows a certificate, and perhaps a token.
 async fn over_http(
     certificates: &Certificates, address: SocketAddr, shown: &str, token: Option<&str>, what: &str,
 ) -> u16 {
@@ -132,7 +132,7 @@ async fn a_certificate_to_which_something_is_granted_lets_in_for_that_and_for_no
         assert!(told[1].starts_with(':'), "node {node}: {told:?}");
         assert!(told[2].starts_with("-NOPERM ") && told[3].starts_with("-NOPERM "), "{told:?}");
     }
-    // What is taken back is granted no more.
+    // A grant that is taken back is in force no more.
     let grants = granting(BILLING, None, &[]);
     closed.admin(leader).set_grants(grants).await.expect("taken back");
     for node in [leader, follower] {
@@ -164,7 +164,7 @@ async fn a_certificate_to_which_nothing_is_granted_is_known_and_refused() {
         let told = over_redis(&certificates, redis, "client-stranger", &["INCR book:1"]).await;
         assert!(told[0].starts_with("-NOPERM "), "node {node}: {told:?}");
     }
-    // What is granted to anonymous is granted to everybody.
+    // A grant to anonymous is a grant to everybody.
     let grants = granting("anonymous", Some("127.0.0.0/8"), &["next:book"]);
     closed.admin(leader).set_grants(grants).await.expect("granted");
     for node in [leader, follower] {

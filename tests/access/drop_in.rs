@@ -1,4 +1,4 @@
-//! Clients of other id generators in a closed cluster: they get what is granted to their addresses, or to their token.
+//! Clients of other id generators in a closed cluster: they have the grants of their addresses, or of their token.
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
@@ -39,7 +39,7 @@ async fn ports(closed: &Closed) -> [SocketAddr; 2] {
 
 const LEAF: &str = "/api/segment/get/";
 const YUEWEN: &str = "/?type=";
-/// What Tinyid's clients ask for, and whether it is answered in JSON.
+/// The requests of Tinyid's clients, and whether they are answered in JSON.
 const TINYID: [(&str, bool); 4] = [
     ("/tinyid/id/nextId", true),
     ("/tinyid/id/nextIdSimple", false),
@@ -51,7 +51,7 @@ fn of_tinyid(path: &str, of_type: &str, token: &str) -> String {
     format!("{path}?bizType={of_type}&token={token}")
 }
 
-/// What is told of a token that is nobody's. A node that could not ask the leader about it in time is asked again.
+/// Checks the answer to a token that is nobody's. A node that could not ask the leader about it in time is asked again.
 async fn refused_by_tinyid(address: SocketAddr, path: &str, of_type: &str) -> Page {
     eventually("an answer", async || {
         let page = http_get(address, &of_tinyid(path, of_type, "wrong")).await;
@@ -60,7 +60,7 @@ async fn refused_by_tinyid(address: SocketAddr, path: &str, of_type: &str) -> Pa
     .await
 }
 
-/// What an answer tells.
+/// The status and the text of an answer.
 fn told(page: &Page) -> (u16, &str) {
     (page.status, &page.body)
 }

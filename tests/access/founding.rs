@@ -205,7 +205,7 @@ async fn assert_no_stranger_greets(mode: &str, plain: Option<Code>) {
         let node = format!("node-{from}");
         let mut peers = PeerClient::new(certificates.channel(peer, Some(&node)));
         in_time("an answer", peers.hello(greeting(from, id))).await.expect("it is a node");
-        // Not in another one's name.
+        // A node may not greet in another one's name.
         let mut peers = PeerClient::new(certificates.channel(peer, Some(&node)));
         let told = in_time("an answer", peers.hello(greeting(1 + from % 3, id))).await;
         assert_eq!(told.map(drop).expect_err("it is another").code(), Code::FailedPrecondition);

@@ -1,5 +1,5 @@
-//! What a grant may say: a namespace that does not exist is allowed and told, and a verb that nobody knows is refused by its
-//! name.
+//! The namespaces and verbs that a grant may name: a namespace that does not exist is allowed and told, and a verb that
+//! nobody knows is refused by its name.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What is asked over HTTP beside the methods: exports and the description of the API. And gRPC's reflection, which is one,
+//! The requests over HTTP beside the methods: exports and the description of the API. And gRPC's reflection, which is one,
 //! too.
 
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ fn shown(token: &str) -> String {
     format!("Authorization: Bearer {token}\r\n")
 }
 
-/// What a node answers. It is asked again if it could not ask the leader about a token in time.
+/// The answer of a node. The node is asked again if it could not ask the leader about a token in time.
 async fn told(address: SocketAddr, what: &str, headers: &str) -> Page {
     eventually("an answer", async || {
         Some(http(address, what, headers, "").await).filter(|page| page.status != 503)
@@ -49,7 +49,7 @@ async fn an_export_is_for_those_who_may_read_the_namespace() {
             assert_eq!(page.status, 403, "{verb} at node {node}: {}", page.body);
             assert!(!page.body.contains("key,number"), "{verb} at node {node}: {}", page.body);
         }
-        // What is not granted is refused, whether it exists or not.
+        // A request without a grant is refused, whether it exists or not.
         let page = told(address, what, &shown("of-uid")).await;
         assert_eq!(page.status, 403, "node {node}: {}", page.body);
         let what = "GET /v1/namespaces/nowhere/export";
@@ -101,7 +101,7 @@ async fn the_description_of_the_api_is_for_whoever_is_known() {
     }
 }
 
-/// The code of what reflection is refused for. A node that could not ask the leader about a token in time is asked again.
+/// The code with which reflection is refused. A node that could not ask the leader about a token in time is asked again.
 pub(super) async fn reflection(asking: &Asking) -> Option<Code> {
     eventually("an answer", async || {
         let told = reflection_once(asking.clone()).await;
@@ -164,7 +164,7 @@ async fn a_request_with_two_tokens_is_refused_whatever_they_are() {
                 assert_eq!(page.status, 401, "{what} with {second}: {}", page.body);
             }
         }
-        // What is meant for a proxy before the node is no second one.
+        // A header for a proxy before the node is no second token.
         let headers = ["Authorization: Basic eDp5\r\n", &shown(ADMIN)].concat();
         let page = http(address, "GET /v1/status", &headers, "").await;
         assert_eq!(page.status, 200, "{}", page.body);

@@ -1,4 +1,5 @@
-//! The leader looks itself at who asks: a follower that lets everybody in, or whoever speaks like one, gets no further.
+//! The leader looks at the caller itself: a follower that lets everybody in, or a program that speaks like one, gets no
+//! further.
 
 use prost::Message;
 use ratchet::{
@@ -23,16 +24,16 @@ use crate::common::{
     eventually, id, in_time, other_than,
 };
 
-/// What names the network of a caller at 127.0.0.1.
+/// The number of the network of a caller at 127.0.0.1.
 const NETWORK: u64 = 0xffff_7f00_0001;
 /// An operation that only nodes ask for.
 const TAKE_ID_NUMBERS: &str = "ratchet.peer.v1.Leader/TakeIdNumbers";
 pub(super) const KNOWS_TOKEN: &str = "ratchet.peer.v1.Leader/KnowsToken";
-/// Who serves the methods that followers pass on, as `proto` says it.
+/// The servers of methods that followers pass on, by their names in `proto`.
 const BY_LEADER: &str = "SERVED_BY_LEADER";
 const BY_SEQUENCE: &str = "SERVED_BY_SEQUENCE";
 
-/// Whoever speaks like a follower, at the leader's port for peers.
+/// A program that speaks like a follower, at the leader's port for peers.
 pub(super) struct Follower {
     peer: PeerClient<Channel>,
     pub header: Header,
@@ -61,7 +62,7 @@ impl Follower {
         Follower { peer: PeerClient::new(channel), header }
     }
 
-    /// Forwards a request for a number. The code of what it is refused for. It is asked again if the leader could not see in
+    /// Forwards a request for a number. Returns the code of the refusal. It is asked again if the leader could not see in
     /// time that it leads.
     async fn forward(&mut self, by: Option<Asker>) -> Option<Code> {
         eventually("an answer", async || {
@@ -113,7 +114,7 @@ impl Follower {
         }
     }
 
-    /// Has the leader do what a method asks for, once. The code of what it is refused for.
+    /// Has the leader carry out a method, once. Returns the code of the refusal.
     async fn try_case(&mut self, case: &Case, by: Option<Asker>) -> Option<Code> {
         let method = case.name.trim_start_matches('/');
         let told = match case.served_by.as_deref() {
@@ -124,7 +125,7 @@ impl Follower {
         told.err().map(|refused| refused.code())
     }
 
-    /// Has an operation carried out. The code of what it is refused for. As with a number, it may be asked again.
+    /// Has an operation carried out. Returns the code of the refusal. As with a number, it may be asked again.
     async fn administer(
         &mut self, method: &str, message: &impl Message, by: Option<Asker>,
     ) -> Option<Code> {
@@ -193,7 +194,7 @@ async fn a_follower_that_lets_everybody_in_gets_nothing_for_those_to_whom_nothin
         let told = follower.administer(create, &theirs, asker.clone()).await;
         assert_eq!(told, Some(refused), "a namespace for {asker:?}");
     }
-    // The same messages, of those who may.
+    // The same messages, of callers that may send them.
     assert_eq!(follower.forward(with_token(closed.token("next"))).await, None);
     let asker = with_token(closed.token("namespaces"));
     assert_eq!(follower.administer(create, &mine, asker.clone()).await, None);

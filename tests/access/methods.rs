@@ -1,5 +1,5 @@
-//! What each method needs of its caller, as `proto` has it: tried over each interface, on the leader and on a follower, with a
-//! token for each verb, on all namespaces, on the one of the request and on others, and with none.
+//! The needs of each method from its caller, as `proto` has them: tried over each interface, on the leader and on a follower,
+//! with a token for each verb, on all namespaces, on the one of the request and on others, and with none.
 
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
@@ -26,16 +26,16 @@ use crate::common::{
     http, in_time, other_than,
 };
 
-/// A method, with what stands in its request, and the verb that its caller needs. `None`: any that is known.
+/// A method, with its request, and the verb that its caller needs. `None`: any known caller may call it.
 pub(super) struct Case {
     pub name: String,
     pub asked: DynamicMessage,
     pub verb: Option<String>,
     /// Whether it is needed on a namespace that the request names.
     pub is_on_one: bool,
-    /// Whether it is needed on some namespace, whichever that is.
+    /// Whether it is needed on some namespace, of any name.
     pub is_on_some: bool,
-    /// Who carries it out, by the name in `proto`. `None`: code of its own.
+    /// The server that carries it out, by the name in `proto`. `None`: code of its own.
     pub served_by: Option<String>,
     answer: prost_reflect::MessageDescriptor,
     /// The method and the path of HTTP.
@@ -43,7 +43,7 @@ pub(super) struct Case {
     http_has_body: bool,
 }
 
-/// What the option of a method says that its caller needs.
+/// The needs of a method from its caller, as its option says them.
 pub(super) struct Needs {
     pub verb: Option<String>,
     /// The field that names the namespace; empty without one.
@@ -114,11 +114,11 @@ fn of_method(method: &MethodDescriptor) -> Vec<Case> {
     if !needs.of.is_empty() {
         asked.set_field_by_name(&needs.of, Value::String("book".to_owned()));
     }
-    // Nobody is to lead but who does.
+    // No other node is to lead than the leader.
     if method.input().get_field_by_name("to").is_some() {
         asked.set_field_by_name("to", Value::U64(99));
     }
-    // As far as the message has them: what makes a request that is well formed.
+    // The fields of a well-formed request, as far as the message has them.
     let pool = method.parent_pool();
     let id = pool.get_message_by_name("ratchet.v1.Key").map(DynamicMessage::new);
     let key = id.map(|mut key| {
@@ -162,7 +162,7 @@ fn of_method(method: &MethodDescriptor) -> Vec<Case> {
 }
 
 impl Case {
-    /// The code of the answer over gRPC: of the call, or of what its first message says.
+    /// The code of the answer over gRPC: of the call, or of its first message.
     pub async fn over_grpc(&self, address: SocketAddr, token: Option<&str>) -> Code {
         self.try_over_grpc(address, token).await.err().map_or(Code::Ok, |refused| refused.code())
     }
@@ -170,7 +170,7 @@ impl Case {
     /// Tries it over gRPC.
     ///
     /// # Errors
-    /// Why it is refused: the call, or what its first message asks for.
+    /// The refusal of the call, or of the request in its first message.
     pub async fn try_over_grpc(
         &self, address: SocketAddr, token: Option<&str>,
     ) -> Result<(), Status> {
@@ -267,7 +267,7 @@ pub(super) const COMMANDS: &[(&str, Option<&str>)] = &[
     ("ACL WHOAMI", None),
 ];
 
-/// What anybody may send.
+/// The commands that anybody may send.
 pub(super) const FOR_ANYBODY: &[&str] = &["AUTH x", "HELLO 2", "QUIT", "RESET"];
 
 /// The first line of the reply to a command over a connection of its own, after AUTH.

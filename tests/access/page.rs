@@ -1,5 +1,5 @@
-//! docs/access.md says what each method needs, as `proto` has it, and each command of Redis, as it is tried; docs/http.md and
-//! docs/redis.md have all routes and commands.
+//! docs/access.md says the needs of each method, as `proto` has them, and each command of Redis, as it is tried; docs/http.md
+//! and docs/redis.md have all routes and commands.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -12,7 +12,7 @@ fn text(path: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect(path)
 }
 
-/// What stands in backquotes in a text.
+/// The parts of a text in backquotes.
 fn spans(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -54,7 +54,7 @@ fn docs_access_md_lists_what_each_method_needs_and_nothing_else() {
     assert!(gone.is_empty(), "docs/access.md has rows of what is not there: {gone:#?}");
 }
 
-/// The routes in the first cells of a page's rows, without what follows a question mark.
+/// The routes in the first cells of a page's rows, without the part from a question mark on.
 fn routes(page: &str) -> BTreeSet<String> {
     let cells = page.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
     let routes = cells.flat_map(spans).filter(|span| {
@@ -75,7 +75,7 @@ fn docs_http_md_lists_the_routes_of_all_methods_and_each_page_stands_there_or_in
     assert!(of_methods.len() > 30, "{} routes", of_methods.len());
     let lacking: Vec<_> = of_methods.difference(&documented).collect();
     assert!(lacking.is_empty(), "docs/http.md lacks these rows: {lacking:#?}");
-    // What is no method has its route in the code, and a probe its name.
+    // A path of no method has its route in the code, and a probe its name.
     let code = text("src/server/http.rs");
     let routed = code.split(".route(\"").skip(1).filter_map(|rest| rest.split('"').next());
     let pages: BTreeSet<&str> = routed.chain(["/livez", "/readyz"]).collect();

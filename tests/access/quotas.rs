@@ -1,4 +1,4 @@
-//! How much a principal may use: what goes beyond it is refused, and others are not.
+//! How much a principal may use: calls beyond it are refused, and calls of others are not.
 
 use std::time::Duration;
 
@@ -275,7 +275,7 @@ async fn anonymous_and_tokens_of_one_name_have_quotas_of_their_own_and_what_is_n
     let nobody = asking(closed.cluster.address(leader), None);
     let refused = eventually("a refusal", async || take(&nobody, "book", 1).await.err()).await;
     assert_eq!(reason_of(&refused).0, Reason::CallerQuota, "{refused:?}");
-    // Who shows a token does not use up what anonymous has.
+    // A caller that shows a token does not use up the quota of anonymous.
     told(&closed.at(leader, closed.token("next")), "book").await.expect("a number");
 
     for (wrong, code) in [

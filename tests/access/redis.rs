@@ -62,7 +62,7 @@ impl Connection {
         .await
     }
 
-    /// The lines of what answers HELLO. An error has one.
+    /// The lines of the answer to HELLO. An error has one.
     async fn greet(&mut self, hello: &str) -> Vec<String> {
         // AUTH without a token is an error for everybody, and none of HELLO's own.
         self.send(&[hello, "AUTH"]).await;

@@ -1,4 +1,5 @@
-//! What callers hold counts for their principal, wherever they ask; and connections of strangers keep nobody out.
+//! The connections, calls and memory of callers count for their principal, at every node; and connections of strangers keep
+//! nobody out.
 
 use std::{net::SocketAddr, ops::Range, time::Duration};
 
@@ -336,7 +337,7 @@ async fn a_principal_has_its_share_of_calls_whatever_others_at_its_address_have(
     for _ in 0..4 {
         held.push(watch(&closed.at(node, "of-ci")).await.expect("its share"));
     }
-    // Another token of the same name is the same principal, over whichever connection.
+    // Another token of the same name is the same principal, over any connection.
     for token in ["of-ci", "of-ci-too"] {
         let refused: Status = watch(&closed.at(node, token)).await.expect_err("it has four");
         assert_eq!(reason_of(&refused).0, Reason::Busy, "{refused:?}");

@@ -1,5 +1,5 @@
-//! What is watched, or read slowly, ends with the token of its reader. `access.rs` shows it of the route, `status_page.rs` of
-//! the status page.
+//! A stream that is watched, or read slowly, ends with the token of its reader. `access.rs` shows it of the route,
+//! `status_page.rs` of the status page.
 
 use std::{
     net::SocketAddr,
@@ -82,7 +82,7 @@ async fn whoever_watches_the_health_with_a_token_does_so_until_it_is_revoked() {
     assert!(told.is_none(), "{told:?}");
 }
 
-/// What asks reflection for all services.
+/// The request to reflection for all services.
 fn for_services() -> ServerReflectionRequest {
     ServerReflectionRequest {
         message_request: Some(MessageRequest::ListServices(String::new())),
@@ -115,7 +115,7 @@ impl Reflection {
         let _ = in_time("room", self.messages.send(for_services())).await;
     }
 
-    /// What the stream ends with, if nothing is described before.
+    /// The code with which the stream ends, if nothing is described before.
     async fn end(&mut self) -> Code {
         let ended = in_time("the end of the stream", self.answers.message()).await;
         ended.map(drop).expect_err("nothing is described any more").code()
@@ -165,11 +165,11 @@ async fn reflection_whose_answer_nobody_reads_ends_when_the_token_was_revoked() 
     };
     assert_eq!(in_time("the beginning of the answer", next()).await, http2::HEADERS);
     let ((), ended) = tokio::join!(revoke(&closed, node), in_time("the end of the call", next()));
-    // The last frame if the message came after the revocation.
+    // HEADERS is the last frame if the message came after the revocation.
     assert!([http2::RST_STREAM, http2::HEADERS].contains(&ended), "{ended}");
 }
 
-/// Who watches the health, the route, and the status page with the token, and has a stream of reflection open.
+/// A caller that watches the health, the route, and the status page with the token, and has a stream of reflection open.
 struct Watching {
     health: Streaming<HealthCheckResponse>,
     route: Streaming<Route>,
@@ -192,7 +192,7 @@ impl Watching {
         Watching { health, route, reflection, page: watch_page(http).await }
     }
 
-    /// Waits until each has ended, whatever is told before.
+    /// Waits until each has ended, and skips the messages before that.
     async fn end(self) {
         let Watching { mut health, mut route, mut reflection, mut page } = self;
         let health = async { while health.message().await.is_ok_and(|told| told.is_some()) {} };
@@ -277,7 +277,7 @@ async fn an_export_that_is_not_read_for_a_while_ends_when_the_token_of_its_reade
     }
     assert!(rows >= KEYS, "{rows} rows");
 
-    // Who has read an export to its end may be quicker than the node, which lets go of it then.
+    // A caller that has read an export to its end may be quicker than the node, which lets go of it then.
     let next = eventually("another export", async || {
         let next = sequencer.clone().export(export()).await;
         next.map(Some).unwrap_or_else(|refused| {
@@ -291,7 +291,7 @@ async fn an_export_that_is_not_read_for_a_while_ends_when_the_token_of_its_reade
     revoke(&closed, leader).await;
     let ended = loop {
         match in_time("a part, or the end", read.message()).await {
-            // What was on its way.
+            // This part was on its way.
             Ok(Some(part)) => {
                 assert!(part.rows.is_none(), "it is told to its end");
                 rows += part.ids.len() as u64;

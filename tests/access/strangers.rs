@@ -1,4 +1,4 @@
-//! What strangers are told, and what opens nothing for them.
+//! The answers to strangers, and the headers that open nothing for them.
 
 use prost::Message;
 use ratchet::proto::v1::{
@@ -12,14 +12,14 @@ use crate::common::{
     eventually, http_get, id, in_time, other_than,
 };
 
-/// Asks for the route with the answer, as one who knows no members.
+/// Asks for the route with the answer, as a client that knows no members.
 fn wants_route<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.metadata_mut().insert("ratchet-members-version", "0".parse().expect("a header"));
     request
 }
 
-/// The members in what came with an answer.
+/// The members in the metadata of an answer.
 fn members_in(metadata: &MetadataMap) -> Vec<String> {
     let Some(route) = metadata.get_bin("ratchet-route-bin") else {
         return Vec::new();
@@ -54,7 +54,7 @@ async fn where_the_members_are_is_told_with_the_health_to_those_alone_who_are_kn
             if is_known {
                 continue;
             }
-            // Nor with a refusal, nor with what is watched.
+            // The route comes neither with a refusal nor with a watched stream.
             let asked =
                 NextRequest { namespace: "book".to_owned(), key: id(1), ..Default::default() };
             let refused = SequencerClient::new(asking.clone()).next(wants_route(asked)).await;

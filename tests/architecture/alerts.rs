@@ -1,5 +1,5 @@
-//! The alerts in observe/alerts.yml: each has a runbook, which begins with what callers see, a row in the table of alerts, a
-//! test in promtool's series, and a test that breaks a cluster. They name metrics that there are.
+//! The alerts in observe/alerts.yml: each has a runbook, which begins with the effects on callers, a row in the table of
+//! alerts, a test in promtool's series, and a test that breaks a cluster. They name metrics that there are.
 
 use std::fs;
 
@@ -11,11 +11,11 @@ use crate::{
 /// Where the runbooks are read.
 const RUNBOOKS: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/runbooks.md#");
 
-/// What the rules say of an alert.
+/// An alert, as the rules have it.
 #[derive(Debug, Default, PartialEq)]
 struct Alert {
     name: String,
-    /// How long what is wrong lasts before it fires.
+    /// How long the condition lasts before the alert fires.
     lasts: Option<String>,
     severity: String,
     summary: String,
@@ -47,7 +47,7 @@ fn alerts(rules: &str) -> Vec<Alert> {
     alerts
 }
 
-/// The section of a page under a heading: what follows it, up to the next heading.
+/// The section of a page under a heading, up to the next heading.
 fn section<'p>(page: &'p str, heading: &str) -> Option<&'p str> {
     let (_, rest) = page.split_once(&format!("\n## {heading}\n\n"))?;
     Some(rest.split("\n## ").next().unwrap_or(rest))
@@ -59,7 +59,7 @@ fn times_fired(runbooks: &str, name: &str) -> usize {
     table.lines().filter(|line| line.starts_with(&format!("| {name} | "))).count()
 }
 
-/// What an alert lacks.
+/// The parts that an alert lacks.
 fn lacks(alert: &Alert, runbooks: &str, promtool: &str, broken: &str) -> Vec<String> {
     let Alert { name, lasts, severity, summary, runbook } = alert;
     let mut lacks = Vec::new();

@@ -1,4 +1,4 @@
-//! What users read has one blank between two words: texts of the programs, and comments that become help or documentation.
+//! Texts for users have one blank between two words: texts of the programs, and comments that become help or documentation.
 //!
 //! A text that goes on in the next line of the source gets more, if the backslash is missing that joins the lines, and none, if
 //! no blank stands before it.
@@ -8,7 +8,7 @@ use crate::{
     rust::{tokens_and_literals, without_tests},
 };
 
-/// What has columns: where it stands, and how its line begins.
+/// The texts with columns: the file of each, and the beginning of its line.
 const ALIGNED: [(&str, &str); 4] = [
     ("bench/src/event/report.rs", "event {}"),
     ("bench/src/round.rs", "round {}/{rounds}"),
@@ -19,7 +19,7 @@ const ALIGNED: [(&str, &str); 4] = [
 /// Stands in a text where the source joins two words without a blank.
 const JOINED: &str = "<no blank>";
 
-/// What a string literal says. A line of the source that ends within it is a blank. `None` for any other token.
+/// The text of a string literal. A line of the source that ends within it is a blank. `None` for any other token.
 fn text_of(token: &str) -> Option<String> {
     let quoted = token.trim_start_matches(['b', 'c']);
     if let Some(raw) = quoted.strip_prefix('r') {
@@ -49,7 +49,7 @@ fn text_of(token: &str) -> Option<String> {
     Some(text)
 }
 
-/// Whether a line has several blanks between two words, or none. Those at its ends set it off from others.
+/// Whether a line has several blanks between two words, or none. Blanks at its ends set it off from other lines.
 fn is_wrong(line: &str) -> bool {
     line.trim().contains("  ") || line.contains(JOINED)
 }

@@ -5,7 +5,7 @@ use crate::files::{File, assert_none, files};
 /// How many columns a line of a comment has at most, unless it cannot be broken.
 const COLUMNS_MAX: usize = 128;
 
-/// The lines of comments that are too wide and could be broken: those that have a blank behind their first word. A row of a
+/// The lines of comments that are too wide and could be broken: lines that have a blank behind their first word. A row of a
 /// table cannot.
 fn wide_lines(file: &File) -> Vec<String> {
     let is_wide = |line: &str| {

@@ -279,7 +279,7 @@ impl Panel {
 }
 
 impl Dashboard {
-    /// As Grafana imports it.
+    /// The dashboard as Grafana imports it.
     fn json(&self) -> Value {
         let mut panels = Vec::new();
         let mut place = Place::default();
@@ -405,7 +405,7 @@ fn queries(dashboard: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// The metrics that are on no panel, and those on a panel that are not in the list.
+/// The metrics that are on no panel, and the metrics on a panel that are not in the list.
 fn missing_and_dead(dashboards: &[Value], metrics: &[Metric]) -> Vec<String> {
     let mut all = Vec::new();
     dashboards.iter().for_each(|dashboard| queries(dashboard, &mut all));

@@ -53,7 +53,7 @@ fn find(dir: &Path, extension: &str, found: &mut Vec<PathBuf>) {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
         if path.is_dir() {
-            // Hidden directories, and what is built, are not part of the repository.
+            // Hidden directories and build outputs are not part of the repository.
             if name != "target" && name != "jepsen-report" && !name.starts_with('.') {
                 find(&path, extension, found);
             }

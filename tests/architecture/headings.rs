@@ -1,8 +1,8 @@
 //! One subject a file: none has a second heading in its middle.
 //!
 //! A heading is a comment that stands alone: plain `//` lines at the beginning of the line, with nothing right above or
-//! below. What it announces belongs in a file of its own, or, if it says what the whole file is for, in the `//!` lines at
-//! the top.
+//! below. The code under a heading belongs in a file of its own. A heading that says what the whole file is for belongs in
+//! the `//!` lines at the top.
 
 use crate::files::{File, assert_none, files};
 

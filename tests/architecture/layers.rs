@@ -5,7 +5,7 @@ use crate::{
     rust::{paths, tokens, without_tests},
 };
 
-/// From the top down. A module may use those that stand below it.
+/// The modules, from the top down. A module may use those below it.
 const HOUSE: [&str; 7] = ["cli", "server", "node", "allocator", "consensus", "storage", "sequence"];
 
 /// Every module may use these.
@@ -25,7 +25,7 @@ const ALL_MAY_USE: [&str; 9] = [
 const WIRE: [&str; 7] =
     ["metrics", "cli/flags", "server", "node", "consensus/network", "consensus/group/rpc", "proto"];
 
-/// What may be used in some modules alone, and those modules: directories, or files without `.rs`.
+/// Crates and modules that may be used in some modules alone, and those modules: directories, or files without `.rs`.
 const KEPT_IN_MODULES: [(&str, &[&str]); 8] = [
     ("openraft", &["consensus", "storage"]),
     ("rocksdb", &["storage"]),
@@ -39,9 +39,9 @@ const KEPT_IN_MODULES: [(&str, &[&str]); 8] = [
     ("tonic", &["metrics", "cli/flags", "server", "proto"]),
 ];
 
-/// What the files of some directories do not know, although they might use it.
+/// Crates and modules that the files of some directories do not use, although the order allows it.
 const UNKNOWN_TO: [(&str, &[&str]); 1] =
-    // What answers a request is not the way's business.
+    // The way does not know the services that answer requests.
     [("node/way", &["crate::allocator", "ratchet_client", "ratchet_ids"])];
 
 /// Uses of modules of this crate that do not stand below the file.

@@ -1,6 +1,6 @@
-//! What stands in two lists that the compiler does not compare: metrics and where they are counted, planted bugs and what
-//! catches them, reasons and what to do about them, nemeses and their rows, settings and their ranges, the ways whose
-//! instructions are counted and the counts.
+//! The lists that stand in two places, and that the compiler does not compare: metrics and where they are counted,
+//! planted bugs and what catches them, reasons and what to do about them, nemeses and their rows, settings and their
+//! ranges, the ways whose instructions are counted and the counts.
 
 use std::{collections::BTreeSet, fs, slice};
 
@@ -9,7 +9,7 @@ use crate::{
     rust::{tokens, without_tests},
 };
 
-/// What stands in the sources below `dir` between `from` and the next `to`.
+/// The text in the sources below `dir` between `from` and the next `to`.
 fn list(dir: &str, from: &str, to: &str) -> String {
     let sources = files(dir, "rs");
     let found = sources.iter().find_map(|file| file.text.split_once(from));
@@ -67,7 +67,7 @@ fn every_metric_is_counted() {
     let of_node = list("src", " in \"ratchet\", with BySet of SetMetrics {", "\n    }\n");
     let of_set = list("src", "    SetMetrics {", "\n    }\n");
     let mut metrics = [names(&of_node), names(&of_set)].concat();
-    // It is what it is from the start.
+    // Its value is set from the start.
     metrics.retain(|metric| *metric != "build");
     assert!(
         names(&of_set).len() > 30 && metrics.len() > 50,
@@ -182,7 +182,7 @@ fn every_setting_that_is_a_number_has_a_range() {
     assert_none("settings without a range", &unbounded(&settings));
 }
 
-/// The ways to a number in the list of those that `bench/instructions` counts.
+/// The ways to a number in the list of ways that `bench/instructions` counts.
 fn ways(list: &str) -> BTreeSet<&str> {
     let counted = list.lines().filter_map(|line| line.trim().strip_prefix("counted_"));
     counted.filter_map(|line| line.split_once(" is ")).map(|(name, _)| name).collect()

@@ -1,4 +1,4 @@
-//! The rules of the house that the source text can be checked for, the scripts, and what cargo plans.
+//! The rules of the house that the source text can be checked for, the scripts, and cargo's plans of builds.
 //!
 //! Each check has a test beside it that shows that it finds a violation.
 

@@ -1,4 +1,4 @@
-//! What Debian's tools show of the package, and what its scripts do.
+//! The content of the package, as Debian's tools show it, and the effects of its scripts.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::files::root;
 
-/// What Cargo.toml says first of `field`.
+/// The first value of `field` in Cargo.toml.
 fn manifest(field: &str) -> String {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
     let begins = format!("{field} = \"");
@@ -46,7 +46,7 @@ fn the_manifest_has_the_package_start_stop_and_restart_no_node_and_needrestart_i
     for what in ["enable", "start", "restart-after-upgrade", "stop-on-upgrade"] {
         assert_eq!(units[what].as_bool(), Some(false), "{what}");
     }
-    // needrestart starts what uses a library that was replaced.
+    // needrestart starts services anew that use a library that was replaced.
     let left_alone = fs::read_to_string(root().join("dist/needrestart.conf")).unwrap();
     assert!(left_alone.contains("ratchet"), "{left_alone}");
 }

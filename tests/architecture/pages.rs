@@ -1,5 +1,5 @@
-//! What the Markdown pages name exists: linked files and headings, paths, code, and all test files. Each file in `tests/` is
-//! compiled. The book has all pages.
+//! The things that the Markdown pages name exist: linked files and headings, paths, code, and all test files. Each file in
+//! `tests/` is compiled. The book has all pages.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +19,7 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What stands between backticks in a line, and what stands outside of them.
+/// The parts of a line between backticks, and the text outside of them.
 fn spans(line: &str) -> (Vec<&str>, Vec<&str>) {
     let (mut code, mut text) = (Vec::new(), Vec::new());
     for (at, part) in line.split('`').enumerate() {
@@ -75,7 +75,7 @@ fn dead_links(page: &File, read: impl Fn(&str) -> Option<String>) -> Vec<String>
     dead.map(|link| format!("{} links to {link}", page.path)).collect()
 }
 
-/// What a page names in backticks as a path below one of `tops`.
+/// The paths below one of `tops` that a page names in backticks.
 fn named_paths<'a>(text: &'a str, tops: &BTreeSet<String>) -> Vec<&'a str> {
     let code = prose(text).flat_map(|line| spans(line).0);
     code.filter(|code| {
@@ -86,7 +86,7 @@ fn named_paths<'a>(text: &'a str, tops: &BTreeSet<String>) -> Vec<&'a str> {
     .collect()
 }
 
-/// What there is at the root of the repository.
+/// The names at the root of the repository.
 fn tops() -> BTreeSet<String> {
     let entries = fs::read_dir(root()).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().to_str().unwrap().to_owned());

@@ -9,7 +9,7 @@ use crate::files::root;
 pub struct Metric {
     /// The heading above its table.
     pub section: String,
-    /// As a query writes it; for a histogram without `_bucket`.
+    /// The name as a query writes it; for a histogram without `_bucket`.
     pub name: String,
     pub kind: String,
     pub labels: Vec<String>,
@@ -50,7 +50,7 @@ fn rows(page: &str) -> Vec<Metric> {
     metrics
 }
 
-/// The parts of a query: names and keywords, and what stands between them. Text in quotes is one part.
+/// The parts of a query: names and keywords, and the signs between them. Text in quotes is one part.
 fn parts(query: &str) -> Vec<&str> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
     let mut parts = Vec::new();

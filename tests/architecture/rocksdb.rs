@@ -11,8 +11,8 @@ use tempfile::TempDir;
 
 use crate::files::root;
 
-/// In the place of the compiler: writes an empty object. If there is a file `fails` beside it, says so and fails, as a
-/// compiler does that finds the disk full.
+/// A program in the place of the compiler. It writes an empty object. If there is a file `fails` beside it, it says so
+/// and fails, as a compiler does that finds the disk full.
 const COMPILER: &str = r#"#!/bin/sh
 [ "$1" != --version ] || { echo stand-in; exit; }
 while [ "$1" != -o ]; do shift; done
@@ -23,7 +23,7 @@ fi
 : >"$2"
 "#;
 
-/// A cache, and what stands in for the compiler.
+/// A cache, and a stand-in for the compiler.
 struct Place(TempDir);
 
 impl Place {
@@ -52,7 +52,7 @@ impl Place {
             .expect("bash runs")
     }
 
-    /// Runs ours. Returns what it told, if it ended as expected.
+    /// Runs the script of our checkout. Returns its output, if it ended as expected.
     fn run(&self, well: bool) -> String {
         let ran = self.run_in(root());
         let told = String::from_utf8(ran.stderr).expect("text");
@@ -60,7 +60,7 @@ impl Place {
         told
     }
 
-    /// What is in the cache beside the lock.
+    /// The files in the cache beside the lock.
     fn cached(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.path("cache/ratchet")).expect("the cache");
         let paths = entries.map(|entry| entry.expect("an entry").path());

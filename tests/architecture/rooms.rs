@@ -1,9 +1,9 @@
 //! The rooms of a module: a folder uses those below it, and a type's methods stand in its folder.
 //!
-//! A folder is what stands directly in a module: a directory with the file of its name, or a file alone. Two folders of a
-//! module do not use each other. Where a use of a method leads to, the source text does not say. So methods stand in the folder
-//! of their type: code that uses them has named that type, or something that holds it. The head of a module lists its folders
-//! in the same rows.
+//! A folder stands directly in a module: a directory with the file of its name, or a file alone. Two folders of a module do not
+//! use each other. The source text does not say to which file a call of a method leads. So methods stand in the folder of their
+//! type: code that uses them has named that type, or something that holds it. The head of a module lists its folders in the
+//! same rows.
 //!
 //! `Group` is the one type whose methods stand in most folders of its module, which is `consensus/group`. There a call of one
 //! of its methods counts as a use of the folder that has the method.
@@ -19,8 +19,8 @@ use crate::{
 /// A module, and its folders in rows from the top down.
 type Rows = (&'static str, &'static [&'static [&'static str]]);
 
-/// The modules whose folders have an order. A folder may use those in the rows below its own. Those in its own row it may not.
-/// `consensus/group` is one of them, because most files of consensus are in it.
+/// The modules whose folders have an order. A folder may use those in the rows below its own. It may not use folders in its own
+/// row. `consensus/group` is one of them, because most files of consensus are in it.
 const ORDERED: [Rows; 6] = [
     (
         "server",

@@ -8,13 +8,13 @@ pub struct Named<'a> {
     pub segments: Vec<&'a str>,
     /// The name under which a `use` makes it known in its module.
     pub known_as: Option<&'a str>,
-    /// True for `pub use`, of whatever visibility.
+    /// True for `pub use`, of any visibility.
     pub re_exports: bool,
     /// The inline modules that the path stands in, from the outside in.
     pub inside: Vec<&'a str>,
 }
 
-/// The text without comments, lifetimes, and what stands in literals.
+/// The text without comments, lifetimes, and the content of literals.
 pub fn tokens(text: &str) -> Vec<&str> {
     read(text, |_| "\"\"")
 }
@@ -104,7 +104,7 @@ fn literal(text: &str) -> Option<usize> {
     None
 }
 
-/// Without the items that are marked `#[cfg(test)]`.
+/// The tokens without the items that are marked `#[cfg(test)]`.
 pub fn without_tests<'a>(tokens: &[&'a str]) -> Vec<&'a str> {
     const MARK: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
     let mut kept = Vec::new();
@@ -198,7 +198,7 @@ fn is_name(token: &str) -> bool {
     token.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
-/// Whether what stands before an item makes it public, to whomever.
+/// Whether the tokens before an item make it public, to any module.
 fn is_public(before: &[&str]) -> bool {
     match before {
         [.., "pub"] => true,
@@ -290,7 +290,7 @@ pub fn methods_called<'a>(tokens: &[&'a str], on: &[&str]) -> BTreeSet<&'a str> 
     tokens.windows(4).filter_map(called).collect()
 }
 
-/// What is named by a path whose last segment but one is a name in `of`: for a type its functions.
+/// The last segments of paths whose last segment but one is a name in `of`: for a type its functions.
 pub fn functions_named<'a>(tokens: &[&'a str], of: &[&str]) -> BTreeSet<&'a str> {
     let named = |words: &[&'a str]| match words {
         [name, "::", function] if of.contains(name) => Some(*function),
@@ -299,7 +299,7 @@ pub fn functions_named<'a>(tokens: &[&'a str], of: &[&str]) -> BTreeSet<&'a str>
     tokens.windows(3).filter_map(named).collect()
 }
 
-/// What stands behind each `impl` that begins an item.
+/// The tokens behind each `impl` that begins an item.
 fn behind_impls<'t, 'a>(tokens: &'t [&'a str]) -> Vec<&'t [&'a str]> {
     let begins = |at: &usize| {
         let before = at.checked_sub(1).map(|before| tokens[before]);

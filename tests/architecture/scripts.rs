@@ -1,4 +1,4 @@
-//! Scripts find their checkout wherever they are called, whatever the caller's shell exports.
+//! Scripts find their checkout wherever they are called, with any variables that the caller's shell exports.
 
 use std::{fs, process::Command};
 
@@ -26,7 +26,7 @@ fn misled(script: &File) -> Vec<String> {
     for (line, text) in script.text.lines().enumerate() {
         is_unset |= text.starts_with("unset CDPATH");
         let goes = text.find("cd \"$(dirname").is_some_and(|at| {
-            // In a shell of its own, or in all that follows.
+            // CDPATH is unset in a shell of its own, or in all lines that follow.
             !is_unset && !text[..at].contains("unset CDPATH;")
         });
         if goes {
@@ -54,7 +54,7 @@ fn workflows_name_scripts_that_there_are() {
     });
     let is_ours =
         |path: &&str| path.split_once('/').is_some_and(|(folder, _)| FOLDERS.contains(&folder));
-    // What is built is not there yet.
+    // The files that are built are not there yet.
     let scripts: Vec<&str> =
         words.filter(is_ours).filter(|path| !path.starts_with("dist/out")).collect();
     assert!(scripts.len() > 5, "{scripts:?}");

@@ -1,4 +1,4 @@
-//! What waits for several things looks at them in the order in which they are written.
+//! Code that waits for several things looks at them in the order in which they are written.
 //!
 //! Without `biased`, tokio draws the order from a generator that no seed sets, and a simulated run cannot be repeated.
 

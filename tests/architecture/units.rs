@@ -1,5 +1,5 @@
-//! Each unit of a dependency is compiled once: what one of the scripts has built, the others take. The harness also takes
-//! what the tests have built of our own packages.
+//! Each unit of a dependency is compiled once: a script takes the units that another one has built. The harness also
+//! takes the units of our own packages that the tests have built.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,14 +12,14 @@ use crate::files::{assert_none, root};
 
 /// The script whose build is the largest: it compiles all tests.
 const LARGEST: &str = "cluster/test";
-/// Those that build. Lints and documentation, in `.ci/run`, are units of other kinds.
+/// The scripts that build. Lints and documentation, in `.ci/run`, are units of other kinds.
 const SCRIPTS: [&str; 5] =
     [LARGEST, "cluster/local", "jepsen/ci", "jepsen/kubernetes", "fuzz/build"];
 
-/// What cargo compiles, by package and target: all that makes one unit another than the next.
+/// The units that cargo compiles, by package and target, with all properties that tell two units apart.
 type Units = BTreeMap<String, BTreeSet<String>>;
 
-/// The arguments of each `cargo build` and `cargo test` in a script, as far as they decide what is compiled.
+/// The arguments of each `cargo build` and `cargo test` in a script, as far as they decide on the units.
 fn builds(script: &str) -> Vec<Vec<&str>> {
     let words: Vec<&str> = script
         .lines()
@@ -52,7 +52,7 @@ fn builds(script: &str) -> Vec<Vec<&str>> {
     builds
 }
 
-/// Whose units are compared.
+/// The packages whose units are compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Of {
     Dependencies,
@@ -94,7 +94,7 @@ fn units(plan: &Value, of: Of) -> Units {
     units
 }
 
-/// What is compiled again although `built` is there.
+/// The units that are compiled again although `built` is there.
 fn compiled_again(built: &Units, plan: &Units) -> Vec<String> {
     let mut again = Vec::new();
     for (target, kinds) in plan {
@@ -110,7 +110,7 @@ fn read(script: &str) -> String {
     std::fs::read_to_string(root().join(script)).expect("a script")
 }
 
-/// What the largest build compiles.
+/// The units that the largest build compiles.
 fn largest(of: Of) -> Units {
     let script = read(LARGEST);
     let builds = builds(&script);

@@ -1,7 +1,7 @@
-//! Which file of a package uses which, and which file defines what a path names.
+//! The files of a package that each file uses, and the file that defines the item of a path.
 //!
-//! A name that a `mod.rs` re-exports belongs to the file that defines it. Unit tests may use what they test. A call of a method
-//! names no file, so that it is not seen here (`rooms` sees those of one type).
+//! A name that a `mod.rs` re-exports belongs to the file that defines it. Unit tests may use the file that they test. A call of
+//! a method names no file, so that it is not seen here (`rooms` sees the calls of one type).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ pub struct Source<'a> {
     pub path: &'a str,
     module: Module<'a>,
     named: Vec<Named<'a>>,
-    /// What is named other than in `pub use` and `mod`.
+    /// The names elsewhere than in `pub use` and `mod`.
     names: BTreeSet<&'a str>,
     /// The types that it defines.
     types: BTreeSet<&'a str>,
@@ -44,7 +44,7 @@ impl Source<'_> {
     }
 }
 
-/// The words of a file, but for those in `pub use` and after `mod` and `.`.
+/// The words of a file, but for the words in `pub use` and after `mod` and `.`.
 fn names<'a>(tokens: &[&'a str]) -> BTreeSet<&'a str> {
     let mut names = BTreeSet::new();
     let mut in_re_export = false;
@@ -82,8 +82,7 @@ impl<'a> Package<'a> {
         Package { library, sources, modules }
     }
 
-    /// The file that defines what is named `segments` in the module `at`; none if it is not of this
-    /// package.
+    /// The file that defines the item named `segments` in the module `at`; none if it is not of this package.
     fn defines(&self, at: &[&'a str], segments: &[&'a str], steps: usize) -> Option<usize> {
         let mut at = at.to_vec();
         let mut rest = segments;
@@ -137,7 +136,8 @@ impl<'a> Package<'a> {
                 self.defines(&source.module, &[&import.segments[..], rest].concat(), 8)?
             }
             None if rest.is_empty() => {
-                // What is imported by no name is defined here, if need be by a macro: nobody else's type has methods here.
+                // A type that is imported by no name is defined here, if need be by a macro: nobody else's type has methods
+                // here.
                 let is_own = source.types.contains(first) || !source.imports_all();
                 return is_own.then_some(source.path);
             }

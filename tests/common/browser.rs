@@ -18,7 +18,7 @@ pub struct Browser {
     address: SocketAddr,
     session: String,
     _driver: Process,
-    /// What the browser writes.
+    /// The directory that the browser writes to.
     _dir: TempDir,
 }
 
@@ -42,7 +42,7 @@ impl Browser {
                 let (_, port) = line.split_once("started successfully on port ")?;
                 port.trim_end_matches('.').parse::<u16>().ok()
             });
-            // What else it prints is read, or it would be stopped.
+            // Its further output is read, or it would be stopped.
             std::thread::spawn(move || lines.for_each(drop));
             port
         });
@@ -81,7 +81,7 @@ impl Browser {
         self.command("url", json!({"url": url})).await;
     }
 
-    /// What an expression of JavaScript gives.
+    /// The value of an expression of JavaScript.
     pub async fn evaluate(&self, expression: &str) -> Value {
         let script = format!("return {expression}");
         let body = json!({"script": script, "args": []});
@@ -117,7 +117,7 @@ impl Browser {
         self.command("goog/cdp/execute", body).await;
     }
 
-    /// Keeps what the tab shows as a picture. Returns its file: in `RATCHET_SCREENSHOTS`, or in cargo's directory.
+    /// Takes a picture of the tab. Returns its file: in `RATCHET_SCREENSHOTS`, or in cargo's directory.
     pub async fn picture(&self, name: &str) -> PathBuf {
         let what = format!("GET /session/{}/screenshot", self.session);
         let page = http(self.address, &what, "", "").await;

@@ -20,7 +20,7 @@ use super::processes::ratchet;
 /// A certificate, and its key.
 pub type Pair = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-/// A directory with a CA, and what it has signed.
+/// A directory with a CA, and the certificates that it has signed.
 pub struct Certificates(TempDir);
 
 impl Certificates {

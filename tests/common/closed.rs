@@ -39,12 +39,12 @@ impl Interceptor for Shows {
 /// A connection whose calls show a token, or none.
 pub type Asking = InterceptedService<Channel, Shows>;
 
-/// Who asks at `address` with a token, or without.
+/// A caller that asks at `address` with a token, or without.
 pub fn asking(address: SocketAddr, token: Option<&str>) -> Asking {
     asking_over(channel(address), token)
 }
 
-/// Who asks over a connection with a token, or without.
+/// A caller that asks over a connection with a token, or without.
 pub fn asking_over(channel: Channel, token: Option<&str>) -> Asking {
     let value = token.map(|token| format!("Bearer {token}").parse().expect("a header"));
     InterceptedService::new(channel, Shows(value))
@@ -119,8 +119,8 @@ impl Closed {
         let mut access = AccessClient::new(asking(cluster.admin_address(1), Some(ADMIN)));
         access.set_grants(granting("anonymous", None, &[])).await.expect("tokens are needed");
         let closed = Closed { cluster, tokens: tokens.into() };
-        // What a follower passes on, the leader refuses, so no answer to such a call tells whether the follower has heard of
-        // it.
+        // The leader refuses requests that a follower passes on, so no answer to such a call tells whether the follower has
+        // heard of it.
         for node in closed.cluster.nodes.values() {
             let has_heard = node.context().group.view.until_principals(|known| !known.is_open());
             in_time("the node has heard of it", has_heard).await;

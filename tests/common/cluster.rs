@@ -152,7 +152,7 @@ impl Cluster {
         start_at_last(&self.configs[&id], seams).await
     }
 
-    /// Starts a node as production does. What it sends goes over no links of the test's, and over TLS if `peer_tls` says so.
+    /// Starts a node as production does. Its messages go over no links of the test's, and over TLS if `peer_tls` says so.
     pub async fn start_node_of_production(&mut self, id: u64) {
         let config = &self.configs[&id];
         let node = once_not_held(async || ratchet::server::start(config.clone()).await).await;
@@ -238,7 +238,7 @@ impl Cluster {
         self.start_node(leader).await;
     }
 
-    /// Waits until `id` has a leader that `fits`, and answers who.
+    /// Waits until `id` has a leader that `fits`, and returns the leader.
     pub async fn leader_seen_by(&self, id: u64, fits: impl Fn(u64) -> bool) -> u64 {
         let mut leadership = self.nodes[&id].context().group.leadership();
         let seen = leadership.wait_for(|now| now.leader.as_ref().is_some_and(|(l, _)| fits(*l)));
@@ -304,7 +304,7 @@ impl Cluster {
     }
 }
 
-/// The paths of what this process has open.
+/// The paths of the files that this process has open.
 fn open_files() -> Vec<PathBuf> {
     let descriptors = fs::read_dir("/proc/self/fd").expect("a process has a list of its files");
     // One that was closed meanwhile has no path.
@@ -323,7 +323,7 @@ pub async fn start_at_last(config: &Config, seams: Seams) -> Result<Node, StartE
     once_not_held(async || ratchet::server::start_with(config.clone(), seams.clone()).await).await
 }
 
-/// What starts a node, once its directory and its ports are free.
+/// The result of `starts`, once the node's directory and its ports are free.
 async fn once_not_held(
     starts: impl AsyncFn() -> Result<Node, StartError>,
 ) -> Result<Node, StartError> {
@@ -347,7 +347,7 @@ fn tells_of_a_held_directory(error: &impl ToString) -> bool {
     error.to_string().contains("in use by another process")
 }
 
-/// What `opens` a data directory returns, once no process that another test starts holds that for a moment.
+/// The result of `opens`, once no process that another test starts holds the data directory for a moment.
 pub async fn once_free<T>(opens: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreError> {
     eventually("the data directory is free", async || match opens() {
         Err(error) if tells_of_a_held_directory(&error) => None,

@@ -19,7 +19,7 @@ use super::cluster::Cluster;
 /// The size of a disk, and how much of it is free at first.
 const SIZE_BYTES: u64 = 1 << 40;
 
-/// What an fsync does.
+/// The behaviour of an fsync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fsync {
     Succeeds,
@@ -63,7 +63,7 @@ pub async fn on_disks(n: u64, change: impl Fn(&mut Config)) -> (Cluster, BTreeMa
 }
 
 impl Disk {
-    /// What every fsync does from now on; those that hang go on.
+    /// Sets the behaviour of every fsync from now on. Calls that hang go on.
     pub fn set(&self, fsync: Fsync) {
         let (state, changed) = &*self.fsync;
         *state.lock().unwrap() = fsync;

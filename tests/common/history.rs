@@ -1,4 +1,4 @@
-//! Callers that take numbers, and the history of what they saw, which the checker judges.
+//! Callers that take numbers, and the history of their calls, which the checker judges.
 
 use std::{
     collections::HashMap,
@@ -28,8 +28,8 @@ pub struct Op {
     pub last: u64,
 }
 
-/// What all callers of a test saw. A call without an answer may have used up numbers and says nothing
-/// about order, so it is only counted.
+/// The calls of all callers of a test. A call without an answer may have used up numbers and says
+/// nothing about order, so it is only counted.
 #[derive(Debug, Default)]
 pub struct History {
     pub ops: Vec<Op>,
@@ -38,8 +38,8 @@ pub struct History {
 }
 
 impl History {
-    /// Fails unless ranges are disjoint and every call's numbers lie above those of all calls that
-    /// had returned before it began.
+    /// Fails unless ranges are disjoint and every call's numbers lie above the numbers of all calls
+    /// that had returned before it began.
     pub fn assert_strictly_increasing(&self) {
         let Some(start) = self.ops.iter().map(|op| op.invoked).min() else {
             return;
@@ -132,7 +132,7 @@ impl Load {
         });
     }
 
-    /// Stops the callers; answers what they saw.
+    /// Stops the callers; returns the history of their calls.
     pub async fn finish(mut self) -> History {
         self.stop.store(true, Ordering::Relaxed);
         while let Some(done) = self.callers.join_next().await {

@@ -1,4 +1,4 @@
-//! HTTP/2 by hand: what no library sends.
+//! HTTP/2 by hand: frames that no library sends.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -95,7 +95,7 @@ pub fn call(stream: u32, path: &str) -> Vec<u8> {
 /// The headers of a call by gRPC that shows a token.
 pub fn call_with_token(stream: u32, path: &str, token: &str) -> Vec<u8> {
     let mut headers = headers(path);
-    // The authorization.
+    // This header is `authorization`.
     add(&mut headers, &[0x0f, 0x08], &format!("Bearer {token}"));
     frame(HEADERS, 0x4, stream, &headers)
 }
@@ -125,7 +125,7 @@ pub fn last_data(stream: u32, payload: &[u8]) -> Vec<u8> {
     frame(DATA, END, stream, payload)
 }
 
-/// What the other end is to answer at once.
+/// A ping, which the other end is to answer at once.
 pub fn ping() -> Vec<u8> {
     frame(PING, 0, 0, &[7; 8])
 }

@@ -21,7 +21,7 @@ use tonic::Status;
 
 use super::PATIENCE;
 
-/// After how long whoever sends over a cut link gives up, if nothing else sets a limit.
+/// After how long a sender over a cut link gives up, if nothing else sets a limit.
 const LOST_AFTER: Duration = Duration::from_secs(10);
 
 /// The links between the nodes of one cluster.
@@ -65,8 +65,8 @@ impl Links {
 type OnAnswer = Box<dyn Fn(&str, &mut HelloResponse) + Send + Sync>;
 type OnReplies = Arc<dyn Fn(ForwardReplies) -> BoxFuture<'static, ForwardReplies> + Send + Sync>;
 
-/// One node's transport: real gRPC over links that may be cut. What is sent over a cut link vanishes, as
-/// on a real network. So does what is on its way when the link is cut.
+/// One node's transport: real gRPC over links that may be cut. Messages that are sent over a cut link
+/// vanish, as on a real network. So do messages that are on their way when the link is cut.
 pub struct LinkedTransport {
     from: u64,
     links: Links,
@@ -79,7 +79,7 @@ pub struct LinkedTransport {
     pub on_answer: OnAnswer,
     /// Called when an administrative request is about to be sent, which it may change.
     pub on_administer: Box<dyn Fn(&mut AdministerRequest) + Send + Sync>,
-    /// Called with replies to forwarded requests; what it makes of them arrives.
+    /// Called with replies to forwarded requests; its result arrives.
     pub on_replies: OnReplies,
 }
 
@@ -182,7 +182,8 @@ impl Transport for LinkedTransport {
     }
 }
 
-/// With what a test itself speaks to a node, as a peer does. However slow the machine is, the node is not taken for gone.
+/// The transport by which a test itself speaks to a node as a peer. However slow the machine is, the
+/// node is not taken for gone.
 pub fn as_peer() -> GrpcTransport {
     GrpcTransport::of_silence(PATIENCE)
 }

@@ -1,4 +1,4 @@
-//! What the tests share: clusters of processes or of nodes in this process, clients, loads, and waiting.
+//! The helpers that the tests share: clusters of processes or of nodes in this process, clients, loads, and waiting.
 
 pub mod browser;
 pub mod certificates;
@@ -153,7 +153,7 @@ pub struct Client {
     pub timeout: Duration,
 }
 
-/// True of an answer that did not come in time, whoever noticed it first: the node, or the client.
+/// True of an answer that did not come in time, whether the node or the client noticed it first.
 pub fn is_late(status: &Status) -> bool {
     [Code::DeadlineExceeded, Code::Cancelled].contains(&status.code())
 }
@@ -371,7 +371,7 @@ pub async fn http(address: SocketAddr, what: &str, headers: &str, body: &str) ->
              {headers}\r\n{body}"
         );
         stream.write_all(request.as_bytes()).await?;
-        // Not to the end: not every server closes the connection.
+        // The connection is not read to its end: not every server closes it.
         let mut answer = Vec::new();
         while !is_whole(&answer) && stream.read_buf(&mut answer).await? > 0 {}
         Ok::<_, std::io::Error>(String::from_utf8(answer).expect("text"))

@@ -1,4 +1,4 @@
-//! Reads what a node tells in the OpenMetrics text format.
+//! Reads a node's metrics in the OpenMetrics text format.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ pub struct Family {
     pub help: String,
     pub kind: String,
     pub unit: Option<String>,
-    /// The values, by what stands before them: a name with labels.
+    /// The values, by the name with labels before each of them.
     pub samples: BTreeMap<String, f64>,
 }
 

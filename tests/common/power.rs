@@ -1,4 +1,4 @@
-//! What a power cut leaves of a data directory: what was synced, under names that were.
+//! The rest of a data directory after a power cut: synced bytes, under synced names.
 //!
 //! A name is lost whose directory was not synced after it came there; a file that was given the name
 //! of another has the other's content again. The database keeps its log in the process's memory until
@@ -21,14 +21,14 @@ type Listing = BTreeMap<OsString, u64>;
 
 /// The names on one disk.
 pub struct Names {
-    /// As they were when each directory was synced last.
+    /// The names as they were when each directory was synced last.
     synced: Mutex<BTreeMap<PathBuf, Listing>>,
     /// Where a synced file stays under its inode, for when another one gets its name.
     kept: PathBuf,
 }
 
 impl Names {
-    /// A disk that keeps what it needs in a new directory `kept`, beside the data.
+    /// A disk that keeps its copies in a new directory `kept`, beside the data.
     pub fn new(kept: PathBuf) -> Names {
         fs::create_dir(&kept).expect("a directory");
         Names { synced: Mutex::default(), kept }
@@ -66,8 +66,8 @@ impl Names {
         Ok(about.ino())
     }
 
-    /// Copies what a power cut would leave of the data directory `from` to `to`, beside it: nothing
-    /// at all, if its own name was not synced. Called while the node still runs.
+    /// Copies the rest of the data directory `from` after a power cut to `to`, beside it: nothing at
+    /// all, if its own name was not synced. Called while the node still runs.
     pub fn cut_power(&self, from: &Path, to: &Path) {
         let (parent, name) = (from.parent(), from.file_name());
         let (parent, name) = (parent.expect("a parent"), name.expect("a name"));
@@ -77,7 +77,7 @@ impl Names {
             beside.is_some_and(|listing| listing.contains_key(name))
         };
         if is_left {
-            // RocksDB tidies up on threads of its own: what changed meanwhile is copied again.
+            // RocksDB tidies up on threads of its own: files that changed meanwhile are copied again.
             while !self.copied_unchanged(from, to) {
                 fs::remove_dir_all(to).expect("removing a copy");
             }

@@ -21,8 +21,8 @@ pub fn client(servers: impl IntoIterator<Item = impl ToString>) -> Client {
     builder(servers).build().expect("a client")
 }
 
-/// A client that stays with these servers. One that finds out who leads asks the leader again for what its first server has
-/// not answered for a moment, so that on a busy machine it may skip numbers.
+/// A client that stays with these servers. A client that finds the leader asks it again for numbers that its first server
+/// has not answered for a moment, so that on a busy machine it may skip numbers.
 pub fn staying(servers: impl IntoIterator<Item = impl ToString>) -> Client {
     builder(servers).follow_leader(false).build().expect("a client")
 }

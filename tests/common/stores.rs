@@ -75,7 +75,7 @@ pub fn bumps(index: u64, ids: Range<u64>) -> Entry {
     entry(index, Command::Bump { bumps: ids.map(bump).collect(), lost: vec![], now_ms: 0 })
 }
 
-/// Fails unless the table holds the namespace "book" alone, and what [`bumps`] made of `ids`.
+/// Fails unless the table holds the namespace "book" alone, and the result of [`bumps`] for `ids`.
 pub fn assert_bumped(machine: &StateMachine, ids: Range<u64>) {
     let namespaces = machine.view().namespaces();
     let names: Vec<_> = namespaces.iter().map(|n| n.config.name.clone()).collect();
@@ -145,7 +145,7 @@ pub fn raw_database(dir: &Path) -> rocksdb::DB {
     }
 }
 
-/// How many records the column family "applied" holds: those of the table in use, and any others.
+/// How many records the column family "applied" holds: records of the table in use, and any others.
 pub fn count_applied_records(dir: &Path) -> usize {
     let options = rocksdb::Options::default();
     let path = dir.join("db");

@@ -14,7 +14,7 @@ pub async fn in_time<T>(what: &str, event: impl Future<Output = T>) -> T {
     event.unwrap_or_else(|_| panic!("waited {PATIENCE:?} in vain for: {what}"))
 }
 
-/// Looks again and again until `look` answers something. For what cannot be awaited.
+/// Looks again and again until `look` answers something. It is for events that cannot be awaited.
 pub async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let looking = async {
         loop {
@@ -27,7 +27,7 @@ pub async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>)
     in_time(what, looking).await
 }
 
-/// Looks again and again until `holds` is true. For what cannot be awaited.
+/// Looks again and again until `holds` is true. It is for events that cannot be awaited.
 pub async fn until(what: &str, holds: impl Fn() -> bool) {
     eventually(what, async || holds().then_some(())).await;
 }

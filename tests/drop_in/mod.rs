@@ -1,4 +1,4 @@
-//! Clients of other id generators: each gets the answers that it knows, from whichever node is asked.
+//! Clients of other id generators: each gets the answers that it knows, from any node.
 
 mod any_name;
 mod failures;
@@ -91,7 +91,7 @@ async fn leaf_clients_get_a_number_as_text_from_any_node() {
         (nodes[0], "GET /api/segment/get/order", "1001"),
         (nodes[1], "GET /api/segment/get/order", "1002"),
         (nodes[0], "POST /api/segment/get/order?x=1", "1003"),
-        // What a path may not hold is encoded.
+        // Characters that a path may not hold are encoded.
         (nodes[1], "GET /api/segment/get/a%2Fb%20c", "1001"),
     ] {
         assert_answer(&http(asked, what, "", "").await, 200, TEXT, number);
@@ -231,7 +231,7 @@ async fn tinyid_clients_may_send_a_form_and_get_at_most_100_000_numbers() {
     let half = format!("POST /tinyid/id/nextIdSimple?token={TOKEN}");
     let page = http(asked, &half, form, "bizType=test").await;
     assert_answer(&page, 200, TEXT, "3");
-    // What is no form is not read.
+    // A body that is no form is not read.
     let page = http(asked, &half, "Content-Type: text/plain\r\n", "bizType=test").await;
     assert_answer(&page, 200, TEXT, "");
     let many = format!("/tinyid/id/nextIdSimple?token={TOKEN}&bizType=test&batchSize=100001");

@@ -96,7 +96,7 @@ async fn two_tinyid_clients_share_out_segments_without_a_duplicate_and_each_in_o
         let mut taken = Vec::new();
         for (numbers, requests) in [one.expect("one ends"), other.expect("the other ends")] {
             assert!(numbers.is_sorted_by(|a, b| a < b), "{of_type}: {numbers:?}");
-            // Seven segments and a half, and the next one.
+            // They asked for seven segments and a half, and the next one.
             assert_eq!(requests, 9, "{of_type}");
             taken.extend(numbers);
         }

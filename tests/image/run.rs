@@ -1,5 +1,5 @@
 //! The image is run by its own configuration, as a runtime of containers does it: with the real program, as the user that it
-//! names, from a root that is read-only. What is mounted, the processes of the container alone see.
+//! names, from a root that is read-only. The processes of the container alone see the mounts.
 
 use std::{
     fs::{self, File, Permissions},
@@ -52,7 +52,7 @@ struct How {
 impl Container {
     fn new() -> Container {
         let image = Image::of(|program| {
-            // What a debugger needs is left out: packing it takes long.
+            // Symbols for a debugger are left out: packing them takes long.
             let node = env!("CARGO_BIN_EXE_ratchet");
             printed(Command::new("strip").args(["--strip-debug", "-o"]).arg(program).arg(node));
         });
@@ -72,7 +72,7 @@ impl Container {
         texts.map(|text| text.as_str().unwrap().to_owned()).collect()
     }
 
-    /// As the image says, with a volume.
+    /// The configuration of the image, with a volume.
     fn usual(&self) -> How {
         let user = self.run["User"].as_str().unwrap();
         let (user, group) = user.split_once(':').unwrap();
@@ -162,7 +162,7 @@ async fn it_ends_with_78_and_says_what_to_do_where_it_could_not_keep_its_data_or
     let said = ends(&|how| how.variables = certificate.to_vec()).await;
     let to_do = "put the file there for the node's user";
     assert!(said.contains("tls_cert /nowhere.crt: ") && said.contains(to_do), "{said}");
-    // As one of another user.
+    // The directory is like one of another user.
     fs::set_permissions(container.volume(), Permissions::from_mode(0o555)).unwrap();
     let said = ends(&|_| ()).await;
     assert!(said.contains("may not write in the data directory /data; make it"), "{said}");

@@ -6,8 +6,8 @@ use serde::Deserialize;
 
 use super::rendered::{Objects, chart, kustomized, kustomized_with, validated};
 
-/// What we use of a ServiceMonitor. Its kind is the operator's, so the validator does not know it: these fields are those of
-/// `ServiceMonitorSpec` in the operator's API, monitoring.coreos.com/v1.
+/// The fields of a ServiceMonitor that we use. Its kind is the operator's, so the validator does not know it: these fields
+/// come from `ServiceMonitorSpec` in the operator's API, monitoring.coreos.com/v1.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Spec {

@@ -1,5 +1,5 @@
-//! The commands of docs/kubernetes.md, as far as they can be tried without a cluster of Kubernetes: `ratchet` takes what it is
-//! given, what is applied can be rendered, and secrets and volumes have the names and files that the pods ask for.
+//! The commands of docs/kubernetes.md, as far as they can be tried without a cluster of Kubernetes: `ratchet` takes its
+//! arguments, the applied directories can be rendered, and secrets and volumes have the names and files that the pods ask for.
 
 use std::{
     collections::BTreeSet,
@@ -37,7 +37,7 @@ fn takes(arguments: &[&str]) {
     assert!(ran.status.success(), "ratchet {arguments:?}: {ran:?}");
 }
 
-/// What a page does with secrets: a directory with the files that were made, and the names that are used.
+/// The secrets of a page: a directory with the files that were made, and the names that are used.
 struct Secrets {
     dir: TempDir,
     made: BTreeSet<String>,

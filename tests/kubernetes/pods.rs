@@ -1,4 +1,4 @@
-//! Pods of what is rendered, as processes on this machine: each has its container's arguments and variables, the files that are
+//! Pods of rendered objects, as processes on this machine: each has its container's arguments and variables, the files that are
 //! mounted, and an address of loopback in the place of its names.
 
 use std::{
@@ -23,19 +23,19 @@ use crate::common::{
 /// The namespace of Kubernetes.
 const NAMESPACE: &str = "orders";
 
-/// What a Job's container is started with, or a pod's of `objects`.
+/// The container of a Job, or of a pod of `objects`, with its arguments and variables.
 fn container(template: &Value, pod: &str, objects: &Objects) -> Container {
     let data_of = |map: &str| Some(&objects.one("ConfigMap", map)["data"]);
     Container::of(template, pod, NAMESPACE, data_of).expect("a container")
 }
 
-/// The pods of what is rendered.
+/// The pods of rendered objects.
 struct Pods {
     objects: Objects,
     dir: TempDir,
     /// Their addresses, by name.
     ips: BTreeMap<String, IpAddr>,
-    /// What secrets hold.
+    /// The directories of secrets, by name.
     secrets: BTreeMap<String, PathBuf>,
     running: Vec<Process>,
 }
@@ -60,7 +60,7 @@ impl Pods {
         self
     }
 
-    /// A text with what stands for names and paths here.
+    /// A text with the names and paths of this machine.
     fn here(&self, text: &str, pod: &str, mounted: &[(String, PathBuf)]) -> String {
         let mut text = text.to_owned();
         let headless = self.objects.stateful_set()["spec"]["serviceName"].as_str().expect("a name");
@@ -79,7 +79,7 @@ impl Pods {
         text
     }
 
-    /// The program with what a container of this pod has.
+    /// The program with the arguments and variables of a container of this pod.
     fn command(&self, container: &Container, pod: &str) -> Command {
         let data = self.dir.path().join(format!("data-{pod}"));
         let mut mounted = vec![("/data".to_owned(), data.clone())];
@@ -180,7 +180,7 @@ fn said(output: &Output) -> String {
     [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text)).concat()
 }
 
-/// Starts what is rendered, and waits until its nodes are alive. They hold no data, and so none is ready.
+/// Starts the pods, and waits until their nodes are alive. They hold no data, and so none is ready.
 async fn waiting(pods: Pods) -> Pods {
     let pods = pods.start();
     pods.all_succeed("startupProbe").await;

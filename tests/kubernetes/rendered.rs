@@ -1,4 +1,4 @@
-//! What kustomize and helm make of the sources, as JSON, and what the validator says of it.
+//! The objects that kustomize and helm make of the sources, as JSON, and the verdict of the validator.
 
 use std::{
     io::Write,
@@ -70,13 +70,13 @@ json.dump([one for one in yaml.safe_load_all(sys.stdin) if one], sys.stdout)";
     Objects(serde_json::from_slice(&json).expect("JSON"))
 }
 
-/// What kustomize makes of an overlay.
+/// The objects that kustomize makes of an overlay.
 pub fn kustomized(overlay: &str) -> Objects {
     let dir = dist().join("kubernetes/overlays").join(overlay);
     parsed(&printed(tool("kustomize").arg("build").arg(dir), b""))
 }
 
-/// What kustomize makes of an overlay that somebody has of ours, with one of our components.
+/// The objects that kustomize makes of a user's overlay of ours, with one of our components.
 pub fn kustomized_with(overlay: &str, component: &str) -> Objects {
     let dir = tempfile::tempdir().expect("a directory");
     // Kustomize takes paths below its directories, and no absolute ones.
@@ -100,25 +100,25 @@ fn helm(what: &[&str], values: &[&str]) -> Command {
     command
 }
 
-/// What helm makes of the chart with these values, for a release of this name.
+/// The objects that helm makes of the chart with these values, for a release of this name.
 pub fn chart(release: &str, values: &[&str]) -> Objects {
     parsed(&printed(&mut helm(&["template", release], values), b""))
 }
 
-/// What helm says of values with which it makes nothing.
+/// The message of helm about values that it refuses.
 pub fn chart_refuses(values: &[&str]) -> String {
     let Output { status, stdout, stderr } = run(&mut helm(&["template", "ratchet"], values), b"");
     assert!(!status.success() && stdout.is_empty(), "{values:?} are taken");
     String::from_utf8(stderr).expect("UTF-8")
 }
 
-/// Whether helm finds nothing wrong with the chart, and what it prints.
+/// Whether helm finds no fault in the chart, and its output.
 pub fn lint(values: &[&str]) -> (bool, String) {
     let Output { status, stdout, .. } = run(&mut helm(&["lint", "--strict"], values), b"");
     (status.success(), String::from_utf8_lossy(&stdout).into_owned())
 }
 
-/// Whether a release of Kubernetes takes these objects, and what the validator prints.
+/// Whether a release of Kubernetes takes these objects, and the validator's output.
 pub fn validated(objects: &Objects, version: &str) -> (bool, String) {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("objects.yaml");

@@ -27,7 +27,7 @@ const TURN_OFF: &str = "Turn tokens off";
 const CHANGE: &str = "Change a token";
 const LOST: &str = "A lost admin token";
 
-/// What stands in the page for an id that the reader's own cluster tells.
+/// The id in the page in the place of an id that the reader's own cluster tells.
 const ID: &str = "ba7816bf8f01";
 
 fn shell_of(cluster: &Processes) -> Shell {

@@ -30,7 +30,7 @@ const CHANGE: &str = "Change the CA";
 const REFUSES_CERTIFICATE: &str =
     "the server refuses this client's certificate, or the lack of one";
 
-/// What the page says of node 1, as it is for another node: "and so on".
+/// A text of the page about node 1, as it is for another node: "and so on".
 pub fn of_node(said: &str, id: u64) -> String {
     [
         ("--node-id 1 ", format!("--node-id {id} ")),
@@ -50,7 +50,7 @@ pub fn of_node(said: &str, id: u64) -> String {
 pub struct Settings(BTreeMap<String, String>);
 
 impl Settings {
-    /// Sets what these lines say.
+    /// Sets the values in these lines.
     pub fn set(&mut self, lines: &str) {
         for line in lines.lines() {
             let (name, value) = line.split_once(" = ").expect(line);
@@ -110,7 +110,7 @@ impl Living {
         builder(self.cluster.addresses()).tls(tls).build().expect("a client")
     }
 
-    /// Gives the client what it has of the files in `certs`, and starts it again.
+    /// Gives the client its files in `certs`, and starts it again.
     async fn give_client(&mut self) {
         let names = ["ca.crt", "client-billing.crt", "client-billing.key"];
         copy(&self.shell.file("certs"), &self.shell.file("."), &names);
@@ -133,7 +133,7 @@ impl Living {
         }
     }
 
-    /// Copies what is in `certs` to these nodes, and waits until they use it.
+    /// Copies the files in `certs` to these nodes, and waits until they use them.
     async fn copy_to_nodes(&mut self, commands: &Commands, nodes: &[u64]) {
         let in_use = |id: u64| self.cluster.said(id, "changed files are in use");
         let before: Vec<usize> = nodes.iter().map(|id| in_use(*id)).collect();
@@ -142,13 +142,13 @@ impl Living {
         }
         for (id, before) in nodes.iter().zip(before) {
             until("the changed files are in use", || in_use(*id) > before).await;
-            // Those for clients and those for nodes are read by themselves: both are in use after this.
+            // The files for clients and the files for nodes are read by themselves: both are in use after this.
             self.play(&of_node(&commands.reload, *id)).await;
         }
         self.load.goes_on().await;
     }
 
-    /// Sees that a client without these variables is refused, and is told what the page says.
+    /// Sees that a client without these variables is refused, and gets the error that the page shows.
     async fn assert_refused_without(&self, variables: &[&str], told: &str) {
         let unset: String =
             variables.iter().map(|name| format!("-u RATCHET_CLIENT_{name} ")).collect();
@@ -184,7 +184,7 @@ async fn what_the_page_about_certificates_says_is_done_in_a_living_cluster_while
     living.shell.end();
 }
 
-/// What is run again later.
+/// The commands that are run again later.
 struct Commands {
     copy_to_node: String,
     make_client: String,
@@ -203,7 +203,7 @@ async fn make(living: &mut Living) -> Commands {
         assert_eq!(files.len(), 3, "{files:?}");
     }
     living.play(&make_client).await;
-    // What is there is kept.
+    // Files that are there are kept.
     let again = living.shell.run(&living.here.read(&make_client)).await;
     assert_eq!(again.status.code(), Some(4), "{again:?}");
     let renew = living.page.next(RENEW);
@@ -306,7 +306,7 @@ async fn change_the_ca(living: &mut Living, commands: &Commands) {
     living.give_client().await;
     living.shell.play("rm certs/ca.key.old-*").await;
     living.start_again().await;
-    // What the old CA has signed is worth nothing.
+    // A certificate that the old CA has signed is worth nothing.
     let of_old =
         "env RATCHET_CLIENT_TLS_CERT=old.crt RATCHET_CLIENT_TLS_KEY=old.key ratchet status";
     living.assert_refused(of_old, REFUSES_CERTIFICATE).await;

@@ -1,4 +1,4 @@
-//! What a page has to be played: its blocks of code, and its settings. And what stands there for what differs here.
+//! The parts of a page that are played: its blocks of code, and its settings. And the texts that stand there for others here.
 
 use std::{
     cell::Cell,
@@ -21,7 +21,7 @@ fn section<'a>(page: &'a str, heading: &str) -> impl Iterator<Item = &'a str> {
     below.take_while(|line| !line.starts_with("## "))
 }
 
-/// The blocks of code among lines: what is indented by four or more, after an empty line. They begin at the left here.
+/// The blocks of code among lines: lines that are indented by four or more, after an empty line. They begin at the left here.
 fn blocks<'a>(lines: impl Iterator<Item = &'a str>) -> VecDeque<String> {
     let mut found: VecDeque<String> = VecDeque::new();
     let (mut indent, mut is_after_empty) = (None, true);
@@ -64,7 +64,7 @@ impl Page {
         next.unwrap_or_else(|| panic!("{}, {heading}: the page has a block less", self.name))
     }
 
-    /// What stands between backticks in a section and begins so, in its order.
+    /// The texts between backticks in a section that begin with `start`, in its order.
     pub fn spans(&self, heading: &str, start: &str) -> Vec<&str> {
         let spans =
             section(&self.text, heading).flat_map(|line| line.split('`').skip(1).step_by(2));
@@ -94,12 +94,12 @@ impl Page {
     }
 }
 
-/// What stands in a page for what differs here, such as addresses and directories.
+/// The texts of a page that stand for others here, such as addresses and directories.
 #[derive(Default)]
 pub struct Here(Vec<(String, String, Cell<bool>)>);
 
 impl Here {
-    /// Has `here` stand wherever the page says `there`. The first of those that fit counts.
+    /// Has `here` stand wherever the page says `there`. The first text that fits counts.
     pub fn put(&mut self, there: &str, here: impl ToString) {
         self.0.push((there.to_owned(), here.to_string(), Cell::new(false)));
     }
@@ -123,7 +123,7 @@ impl Here {
         read
     }
 
-    /// Sees that each of them stands in what was read.
+    /// Sees that each of them stands in a text that was read.
     pub fn end(&self) {
         let unused = self.0.iter().filter(|(.., is_used)| !is_used.get());
         let unused: Vec<&str> = unused.map(|(there, ..)| there.as_str()).collect();

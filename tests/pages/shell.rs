@@ -67,14 +67,14 @@ impl Shell {
         shell
     }
 
-    /// With `sudo`, which has to be run.
+    /// The shell with `sudo`, which has to be run.
     pub fn with_sudo(mut self) -> Shell {
         self.program("sudo", SUDO);
         self.programs.push("sudo");
         self
     }
 
-    /// With `scp` and `ssh`, which have to be run.
+    /// The shell with `scp` and `ssh`, which have to be run.
     pub fn with_hosts(mut self) -> Shell {
         let hosts = format!("hosts='{}'\n", self.dir.path().join("hosts").display());
         for (name, text) in [("scp", SCP), ("ssh", SSH)] {
@@ -107,7 +107,8 @@ impl Shell {
         fs::read_to_string(self.file(name)).expect(name).trim_end().to_owned()
     }
 
-    /// Runs commands, one after the other, up to the first that fails. What they export stays for those that are run later.
+    /// Runs commands, one after the other, up to the first that fails. Variables that they export stay for commands that are
+    /// run later.
     pub async fn run(&self, commands: &str) -> Output {
         let variables = self.dir.path().join("variables");
         let variables = variables.display();
@@ -122,7 +123,7 @@ impl Shell {
         let mut bash = Command::new("bash");
         bash.env_clear()
             .env("PATH", format!("{}:/usr/bin:/bin", self.dir.path().join("bin").display()))
-            // By its number: not every system knows its name.
+            // The user is named by its number: not every system knows its name.
             .env("USER", rustix::process::getuid().as_raw().to_string())
             .args(["-c", &script])
             .current_dir(self.dir.path().join("here"))
@@ -131,7 +132,7 @@ impl Shell {
         in_time("the end of commands", running).await.expect("no panic")
     }
 
-    /// Runs commands, all of which must succeed. Returns what they print.
+    /// Runs commands, all of which must succeed. Returns their output.
     pub async fn play(&self, commands: &str) -> String {
         let output = self.run(commands).await;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -149,7 +150,7 @@ impl Shell {
     }
 }
 
-/// Each of the commands: what is indented belongs to the one before.
+/// Each of the commands: an indented line belongs to the command before.
 fn each(commands: &str) -> Vec<String> {
     let mut each: Vec<String> = Vec::new();
     for line in commands.lines() {
@@ -178,7 +179,7 @@ pub fn only(program: &str, commands: &str) -> String {
     of_it
 }
 
-/// The commands without those of this program, of which there must be one.
+/// The commands but for the one command of this program, which must be there.
 pub fn without(program: &str, commands: &str) -> String {
     let [_, others] = parted(program, commands);
     others

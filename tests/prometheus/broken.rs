@@ -244,7 +244,7 @@ async fn callers_that_are_refused_are_told_until_they_are_not() {
     };
     let cause = "callers ask for a namespace that is not there";
     prometheus.fires_while(cause, "RatchetCallsRefused", ask_for_nothing).await;
-    // What comes next may have an earlier one fire again. So each is seen to be quiet while the next cause begins.
+    // The next cause may have an earlier alert fire again. So each is seen to be quiet while the next cause begins.
 
     let address = cluster.address(1);
     let connect_often =
@@ -299,7 +299,7 @@ async fn callers_that_are_refused_are_told_until_they_are_not() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_without_memory_to_wait_in_are_told_until_there_is_some() {
-    // Two of three founding nodes are missing: what is asked for waits.
+    // Two of three founding nodes are missing: requests wait.
     let mut cluster = Cluster::configured(3, |config| {
         with_metrics(config);
         config.memory_requests_max_mb = 16;

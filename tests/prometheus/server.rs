@@ -39,8 +39,8 @@ pub fn observe(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("observe").join(file)
 }
 
-/// Rules with shorter times, so that an alert fires and ends within seconds: a minute of a range is a second, and ten
-/// seconds at least; and what holds for a second fires. Conditions and thresholds are as they are.
+/// Rules with shorter times, so that an alert fires and ends within seconds: a minute of a range is a second, and ten seconds
+/// at least; and a condition that holds for a second fires. Conditions and thresholds are as they are.
 pub fn hasty(rules: &str) -> String {
     let mut hasty = String::new();
     for line in rules.lines() {
@@ -172,7 +172,7 @@ impl Prometheus {
         values.collect::<Option<Series>>().ok_or_else(|| format!("no values: {data}"))
     }
 
-    /// The alerts in any state, and among them those that fire.
+    /// The alerts in any state, and the alerts among them that fire.
     async fn alerts(&self) -> (BTreeSet<String>, BTreeSet<String>) {
         let data = self.ask("alerts", &[]).await.expect("the alerts");
         let alerts = data["alerts"].as_array().expect("a list");
@@ -201,7 +201,7 @@ impl Prometheus {
         }
     }
 
-    /// Does what is wrong again and again until an alert fires.
+    /// Causes the fault again and again until an alert fires.
     pub async fn fires_while(&self, cause: &str, alert: &str, mut wrong: impl AsyncFnMut()) {
         let began = Instant::now();
         let fires = async || {
@@ -217,8 +217,8 @@ impl Prometheus {
         self.fired.lock().expect("no panic").entry(alert.to_owned()).or_insert(fired);
     }
 
-    /// Waits until each of these alerts is quiet. Not until all are: the disks of a busy machine are slow. What they fired for,
-    /// if it lasted, has ended just now.
+    /// Waits until each of these alerts is quiet. Not until all are: the disks of a busy machine are slow. The condition, if it
+    /// lasted, has ended just now.
     pub async fn are_quiet(&self, alerts: &[&str]) {
         let now = Instant::now();
         let mut quiet = BTreeMap::new();

@@ -1,4 +1,4 @@
-// One scenario of one client of Java: Clients CLIENT SCENARIO ADDRESSES. Prints what came of it in one line.
+// One scenario of one client of Java: Clients CLIENT SCENARIO ADDRESSES. Prints the outcome in one line.
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisFuture;
 import io.lettuce.core.RedisURI;
@@ -36,7 +36,7 @@ public class Clients {
         check(new HashSet<>(numbers).size() == numbers.size(), "numbers repeat");
     }
 
-    /** Has callers take numbers side by side: each so many, or until the time is over. Returns what failed. */
+    /** Has callers take numbers side by side: each so many, or until the time is over. Returns the failures. */
     static List<String> take(int callers, int each, Supplier<Long> incr) throws Exception {
         List<Long> numbers = new ArrayList<>();
         List<String> errors = new ArrayList<>();

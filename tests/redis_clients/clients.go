@@ -1,4 +1,4 @@
-// One scenario of one client of Go: clients CLIENT SCENARIO ADDRESSES. Prints what came of it in one line.
+// One scenario of one client of Go: clients CLIENT SCENARIO ADDRESSES. Prints the outcome in one line.
 package main
 
 import (

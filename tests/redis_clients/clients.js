@@ -1,4 +1,4 @@
-// One scenario of one client of Node.js: clients.js CLIENT SCENARIO ADDRESSES. Prints what came of it in one line.
+// One scenario of one client of Node.js: clients.js CLIENT SCENARIO ADDRESSES. Prints the outcome in one line.
 const Redis = require("ioredis");
 const { createClient, createCluster } = require("redis");
 const [client, scenario, list] = process.argv.slice(2);

@@ -1,5 +1,5 @@
 <?php
-// One scenario of phpredis: clients.php CLIENT SCENARIO ADDRESSES. Prints what came of it in one line.
+// One scenario of phpredis: clients.php CLIENT SCENARIO ADDRESSES. Prints the outcome in one line.
 const SECONDS = 8;
 [, , $scenario, $list] = $argv;
 $nodes = explode(",", $list);
@@ -20,7 +20,7 @@ function number($answer) {
     return $answer;
 }
 
-// PHP has no threads. Has processes take numbers side by side: each so many, or until the time is over. Returns what failed.
+// PHP has no threads. Has processes take numbers side by side: each so many, or until the time is over. Returns the failures.
 function take($callers, $each, $connect) {
     $told = [];
     for ($i = 0; $i < $callers; $i++) {

@@ -1,4 +1,4 @@
-# One scenario of redis-rb: clients.rb CLIENT SCENARIO ADDRESSES. Prints what came of it in one line.
+# One scenario of redis-rb: clients.rb CLIENT SCENARIO ADDRESSES. Prints the outcome in one line.
 require "connection_pool"
 require "redis"
 
@@ -14,7 +14,7 @@ def distinct(numbers, count)
   check(numbers.uniq.size == count, "#{numbers.uniq.size} of #{count} numbers differ")
 end
 
-# Has callers take numbers side by side: each so many, or until the time is over. Returns what failed.
+# Has callers take numbers side by side: each so many, or until the time is over. Returns the failures.
 def take(callers, each)
   numbers, errors, ends = Queue.new, Queue.new, Process.clock_gettime(Process::CLOCK_MONOTONIC) + SECONDS
   threads = (1..callers).map do

@@ -1,4 +1,4 @@
-//! Looks for secrets in what was seen and stored.
+//! Looks for secrets in outputs and files.
 
 use std::{
     collections::BTreeSet,
@@ -12,13 +12,13 @@ use tokio_rustls::rustls::pki_types::{PrivateKeyDer, pem::PemObject};
 
 /// How many digits of a token's hash are its id. More of them stand nowhere.
 const ID_DIGITS: usize = 12;
-/// What a key of the curve P-256 begins with, in PKCS #8, as `ratchet cert` makes it. The number that is secret follows.
+/// The beginning of a key of the curve P-256, in PKCS #8, as `ratchet cert` makes it. The number that is secret follows.
 const P256_HEAD: &[u8] = b"\x30\x81\x87\x02\x01\x00\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\
                            \x03\x01\x07\x04\x6d\x30\x6b\x02\x01\x01\x04\x20";
 /// How many bytes that has.
 const P256_SECRET_BYTES: usize = 32;
 
-/// What was printed and answered: where it was, and its bytes.
+/// The outputs and answers that were seen: the place of each, and its bytes.
 #[derive(Default)]
 pub struct Seen(pub Vec<(String, Vec<u8>)>);
 
@@ -54,19 +54,19 @@ fn as_digits(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What gives text away: itself, also as the numbers of its bytes.
+/// The bytes that give a text away: the text itself, also as the numbers of its bytes.
 fn of_text(secret: &str) -> Vec<Vec<u8>> {
     [secret.to_owned(), as_numbers(secret.as_bytes())].map(String::into_bytes).into()
 }
 
-/// What gives a token away: itself, and more digits of its hash than its id has.
+/// The bytes that give a token away: the token itself, and more digits of its hash than its id has.
 pub fn of_token(token: &str) -> Vec<Vec<u8>> {
     let digits = as_digits(&hash_of(token.as_bytes()).0)[..=ID_DIGITS].to_owned();
     [of_text(token), vec![digits.into_bytes()]].concat()
 }
 
-/// What gives a private key in PEM away: the number that is secret in it, in every way in which bytes are written, and its
-/// lines.
+/// The bytes that give a private key in PEM away: the number that is secret in it, in every way in which bytes are written,
+/// and its lines.
 pub fn of_key(pem: &str) -> Vec<Vec<u8>> {
     let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).expect("a key");
     let der = key.secret_der();
@@ -74,7 +74,7 @@ pub fn of_key(pem: &str) -> Vec<Vec<u8>> {
     let secret = secret.expect("a key as ratchet cert makes it");
     let digits = as_digits(secret);
     let written = [as_numbers(secret), digits.to_uppercase(), digits];
-    // In base 64, whatever stands before it: without the character at each end, in which there is something else.
+    // In base 64, after any bytes: without the character at each end, in which there are bits of other bytes.
     let in_base_64 = (0..3).map(|skipped| {
         let text = BASE64_STANDARD_NO_PAD.encode(&secret[skipped..]);
         text[..text.len() - 1].to_owned()
@@ -90,7 +90,7 @@ pub fn of_key(pem: &str) -> Vec<Vec<u8>> {
 
 /// Which of the forbidden texts, of eight bytes at least, stand in `bytes`.
 fn found<'a>(bytes: &[u8], forbidden: &'a [Vec<u8>]) -> Vec<&'a [u8]> {
-    // Those that end with the same eight bytes are compared in full.
+    // Texts that end with the same eight bytes are compared in full.
     let end = |text: &[u8]| text.iter().fold(0u64, |last, byte| last << 8 | u64::from(*byte));
     let mut ends: Vec<(u64, &[u8])> = forbidden.iter().map(|text| (end(text), &**text)).collect();
     ends.sort_unstable();
@@ -111,13 +111,13 @@ fn check(place: &str, bytes: &[u8], forbidden: &[Vec<u8>]) {
     assert!(found.is_empty(), "{place} has {found:?}");
 }
 
-/// Sees that nothing forbidden is in what was seen.
+/// Sees that nothing forbidden is in the outputs and answers that were seen.
 pub fn check_seen(seen: &Seen, forbidden: &[Vec<u8>]) {
     assert!(seen.0.len() > 200, "only {} things were seen", seen.0.len());
     seen.0.iter().for_each(|(place, bytes)| check(place, bytes, forbidden));
 }
 
-/// Sees that nothing forbidden is in a file below `dir`, but for those that hold it `by_design`. Returns how many were looked
+/// Sees that nothing forbidden is in a file below `dir`, but for files that hold it `by_design`. Returns how many were looked
 /// at.
 pub fn check_files(dir: &Path, forbidden: &[Vec<u8>], by_design: impl Fn(&Path) -> bool) -> usize {
     let files: Vec<PathBuf> = files(dir).into_iter().filter(|file| !by_design(file)).collect();
@@ -158,7 +158,7 @@ fn a_private_key_is_found_in_every_way_in_which_it_may_be_written() {
     let (key, certificate) = (read("ca.key"), read("ca.crt"));
     let forbidden = of_key(&key);
     let is_found = |bytes: &[u8]| !found(bytes, &forbidden).is_empty();
-    // What everybody may see of the pair.
+    // The certificate is the public part of the pair.
     assert!(!is_found(certificate.as_bytes()));
     let parsed = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("a key");
     let der = parsed.secret_der();

@@ -1,4 +1,4 @@
-//! The accounts of keys at the end of a run, beside what clients really got.
+//! The accounts of keys at the end of a run, beside the numbers that clients really got.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
 /// If the accounts do not add up, or the leader does not tell within `patience`.
 pub async fn check(world: &Arc<World>, record: &Record, patience: Duration) -> Result<(), String> {
     for (namespace, id) in KEYS {
-        // What was answered before the leader is asked must be in its accounts.
+        // Numbers that were answered before the leader is asked must be in its accounts.
         let got = numbers_got(record, &format!("{namespace}/{id}"));
         let known = known(world, (namespace, id), patience).await?;
         compare(&known, got).map_err(|why| format!("{namespace}/{id}: {why}: {known:?}"))?;
@@ -26,7 +26,7 @@ pub async fn check(world: &Arc<World>, record: &Record, patience: Duration) -> R
     Ok(())
 }
 
-/// What the leader knows of a key.
+/// The leader's knowledge of a key.
 ///
 /// # Errors
 /// If it does not tell within `patience`.

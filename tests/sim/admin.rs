@@ -1,4 +1,4 @@
-//! What operators do in a run, and the questions to every member at its end.
+//! The operators of a run, and the questions to every member at its end.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 

@@ -1,5 +1,5 @@
-//! What the clients of very many keys were answered, as compact as can be, and the promise about it: for each key the
-//! numbers grow in real time, and none comes twice.
+//! The answers to the clients of very many keys, as compact as can be, and the promise about it: for each key the numbers
+//! grow in real time, and none comes twice.
 
 /// The numbers of a key, as one call got them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -9,7 +9,7 @@ struct Range {
     last: u64,
 }
 
-/// What was answered so far. Keys are `0..`.
+/// The answers so far. Keys are `0..`.
 pub struct Answers {
     /// The greatest number that was answered for each key. 0 for none.
     greatest: Vec<u64>,
@@ -41,7 +41,7 @@ impl Answers {
     /// none.
     ///
     /// # Errors
-    /// If a number does not lie above all those that were answered before the call.
+    /// If a number does not lie above all numbers that were answered before the call.
     pub fn numbers(&mut self, asked: &Asked, firsts: &[u64], count: u64) -> Result<(), String> {
         if asked.0.len() != firsts.len() {
             return Err(format!("{} keys, {} ranges", asked.0.len(), firsts.len()));

@@ -23,7 +23,7 @@ pub async fn sleep_until(at: Duration) {
     tokio::time::sleep(at.saturating_sub(now())).await;
 }
 
-/// What a wall clock shows that tells the truth, in milliseconds since 1970.
+/// The true time, in milliseconds since 1970.
 pub fn true_wall_ms() -> u64 {
     WALL_MS + millis(now())
 }
@@ -36,7 +36,7 @@ fn millis(span: Duration) -> u64 {
 #[derive(Debug)]
 pub struct NodeClock {
     drift: Mutex<Drift>,
-    /// How far its wall clock is ahead of what it would show, in milliseconds.
+    /// How far its wall clock is ahead of the time that it would show, in milliseconds.
     wall_off_ms: AtomicI64,
 }
 
@@ -48,7 +48,7 @@ struct Drift {
     rate: f64,
 }
 
-/// What clocks of day show that began at 0, in milliseconds since 1970: 5 000 s before midnight. Machines' clocks begin up
+/// The time of wall clocks that began at 0, in milliseconds since 1970: 5 000 s before midnight. Machines' clocks begin up
 /// to 10 000 s later, so that some show another date than others.
 const WALL_MS: u64 = 20_000 * 86_400_000 - 5_000_000;
 

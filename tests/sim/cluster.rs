@@ -31,11 +31,11 @@ use crate::{
 const FOUNDING_PATIENCE: Duration = Duration::from_secs(1);
 const FOUNDING_PAUSE: Duration = Duration::from_millis(50);
 
-/// What a founding node says that lost its process after it was claimed, and before its first vote was on the disk: it is to be
-/// replaced, and the cluster goes on without it.
+/// The message of a founding node that lost its process after it was claimed, and before its first vote was on the disk: it is
+/// to be replaced, and the cluster goes on without it.
 const UNKNOWN_FOUNDER: &str = "the one here is new. Put back the lost directory itself";
 
-/// What all hosts of a run share.
+/// The state that all hosts of a run share.
 pub struct World {
     pub network: Network,
     pub trace: Arc<Trace>,
@@ -45,7 +45,7 @@ pub struct World {
     /// A founder has said that the cluster is founded.
     is_founded: AtomicBool,
     state: Mutex<BTreeMap<Host, Machine>>,
-    /// What every process of the run has counted, also those that ended.
+    /// The counters of every process of the run, also of processes that ended.
     counted: Mutex<Vec<Arc<Metrics>>>,
 }
 
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// What runs on a node's host: the node, until it crashes or ends by itself.
+    /// Runs a node's host: the node, until it crashes or ends by itself.
     pub async fn run_node(self: Arc<Self>, id: Host) {
         let config = self.config_of(id);
         let (clock, disk) = self.with(id, |machine| {
@@ -304,8 +304,8 @@ impl World {
         }
     }
 
-    /// Waits until the node hands out numbers in one more term than those that `begun` counts, and notes what gave
-    /// that one its chunks.
+    /// Waits until the node hands out numbers in one more term than those that `begun` counts, and notes how that term got its
+    /// chunks.
     async fn note_beginning(&self, id: Host, metrics: &Metrics, begun: &mut (u64, u64)) {
         loop {
             let count = |start| metrics.of_set(1).terms_begun.get(start);
@@ -399,7 +399,7 @@ impl Cluster<'_> {
         self.sim.bounce(host_name(id));
     }
 
-    /// Clears away nodes that ended by themselves. What they did not sync is lost, as after a crash.
+    /// Clears away nodes that ended by themselves. The writes that they did not sync are lost, as after a crash.
     pub fn clear_away(&mut self) -> BTreeSet<Host> {
         let mut ended = self.world.nodes(|condition| matches!(condition, Condition::Ended(_)));
         for id in ended.clone() {

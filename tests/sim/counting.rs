@@ -1,14 +1,15 @@
-//! What was counted as skipped, beside the accounts and beside what callers got.
+//! The numbers that were counted as skipped, beside the accounts and beside the numbers that callers got.
 //!
-//! - What all nodes counted as skipped by leaders that ended is what the accounts say. If a process ended, or a node was
-//!   removed, it may be less: an entry that it had proposed, and did not apply, is counted by nobody.
-//! - Of the other causes the accounts have no more than was counted: what a leader had not told is missing. What its trims and
-//!   releases skip in shared sections is counted once they are applied there. So that may be less, too, if a process ended.
+//! - The count of all nodes of numbers skipped by leaders that ended equals the accounts. If a process ended, or a node was
+//!   removed, the count may be less: an entry that it had proposed, and did not apply, is counted by nobody.
+//! - Of the other causes the accounts have no more than was counted: numbers that a leader had not told are missing. Numbers
+//!   that its trims and releases skip in shared sections are counted once these are applied there. So that count may be less,
+//!   too, if a process ended.
 //! - The accounts say that at least so many numbers of a key were handed out. So many were taken: callers got them, or they
 //!   were lost on the way to a caller, or counted as skipped.
 //!
-//! A run in which this is checked has no other callers than those of the keys below, and deletes no namespace: what they
-//! do would be counted, too.
+//! A run in which this is checked has no other callers than the callers of the keys below, and deletes no namespace: their
+//! numbers would be counted, too.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,10 +34,10 @@ const ACCOUNTED: [SkipCause; 5] = [
     SkipCause::floor,
 ];
 
-/// Checks what was counted, once the callers have stopped.
+/// Checks the counts, once the callers have stopped.
 ///
 /// # Errors
-/// If what was counted, the accounts and what callers got do not agree, or the leader does not tell within `patience`.
+/// If the counts, the accounts and the numbers that callers got do not agree, or the leader does not tell within `patience`.
 pub async fn check(world: &Arc<World>, record: &Record, patience: Duration) -> Result<(), String> {
     tokio::time::sleep(CALLS_MAX).await;
     let mut accounted = [0; ACCOUNTED.len()];
@@ -69,7 +70,7 @@ pub async fn check(world: &Arc<World>, record: &Record, patience: Duration) -> R
     check_handed_out(world, record, patience).await
 }
 
-/// What the accounts of a namespace say of each cause, in all days.
+/// The numbers of each cause in the accounts of a namespace, in all days.
 async fn accounted_of(
     world: &World, namespace: &str, patience: Duration,
 ) -> Result<[u64; ACCOUNTED.len()], String> {

@@ -52,7 +52,7 @@ const MAX_STEP: u64 = 3_000;
 /// How many keys a call has that takes several turns at the leader.
 const LONG: u64 = 3_000;
 
-/// What the clients of a namespace were answered.
+/// The answers to the clients of a namespace.
 pub struct Crowd {
     kind: Kind,
     answers: Mutex<Answers>,
@@ -80,7 +80,7 @@ pub async fn create(world: &World, step: u64) {
     }
 }
 
-/// Changes the steps of namespaces that are used, and raises the `max` of those that use it up, time after time.
+/// Changes the steps of namespaces that are used, and raises the `max` of namespaces that use it up, time after time.
 pub async fn change(world: Arc<World>, record: Arc<Record>, step: u64, mut rng: StdRng) {
     let mut max = MAX_STEP;
     while !record.is_stopped() {
@@ -106,7 +106,7 @@ impl Crowd {
     /// Asks one node or another until told to stop.
     ///
     /// # Errors
-    /// What was wrong with an answer.
+    /// The fault in an answer.
     pub async fn keep_asking(
         self: Arc<Self>, world: Arc<World>, record: Arc<Record>, mut rng: StdRng,
     ) -> Result<(), String> {
@@ -208,10 +208,10 @@ impl Crowd {
         judged.map_err(|why| format!("{}: {why}", self.kind.namespace))
     }
 
-    /// Checks, once no client asks any more, what was answered.
+    /// Checks the answers, once no client asks any more.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The fault in the answers.
     pub fn check(&self) -> Result<(), String> {
         let mut answers = self.answers.lock().expect("answers");
         self.judged(answers.check_unique())?;

@@ -17,7 +17,7 @@ pub enum DelayedFault {
 }
 
 impl DelayedFault {
-    /// What hits the handover of `leader` to `successor`, one of `members`.
+    /// The fault that hits the handover of `leader` to `successor`, one of `members`.
     pub fn to_handover(
         rng: &mut StdRng, leader: Host, successor: Host, members: &[Host],
     ) -> DelayedFault {

@@ -1,8 +1,8 @@
-//! The disk of a node: the real store on a directory in memory, with an fsync that takes simulated
-//! time and may fail, and a crash that loses what was not synced, and names that were not.
+//! The disk of a node: the real store on a directory in memory, with an fsync that takes simulated time
+//! and may fail, and a crash that loses bytes and names that were not synced.
 //!
-//! At a crash, what is on the disk is copied before the database is closed, because closing would write
-//! what it keeps in memory. The node starts again on the copy.
+//! At a crash, the content of the disk is copied before the database is closed, because closing would
+//! write the data that it keeps in memory. The node starts again on the copy.
 
 use std::{
     fs,
@@ -70,7 +70,7 @@ impl Disk {
         })
     }
 
-    /// What all its directories are in.
+    /// The parent of all its directories.
     pub fn parent(&self) -> &Path {
         self.parent.path()
     }
@@ -136,8 +136,8 @@ impl Disk {
         }
     }
 
-    /// Copies what is on the disk, while the node still runs. What it wrote and did not sync is lost.
-    /// Answers whether its log lost something.
+    /// Copies the content of the disk, while the node still runs. Bytes that it wrote and did not sync
+    /// are lost. Returns whether its log lost something.
     pub fn cut_power(&self) -> bool {
         let (from, to, lost) = {
             let mut state = self.state.lock().expect("a disk");
@@ -153,7 +153,7 @@ impl Disk {
         lost
     }
 
-    /// Removes what a crash has left behind.
+    /// Removes the directories that a crash has left behind.
     pub fn forget_the_past(&self) {
         let generation = self.state.lock().expect("a disk").generation;
         if let Some(last) = generation.checked_sub(1) {

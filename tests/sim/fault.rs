@@ -7,7 +7,7 @@ use rand::{RngExt, rngs::StdRng, seq::IndexedRandom};
 pub enum Fault {
     Crash,
     CrashLeader,
-    /// The leader crashes while its links are slow: nobody else knows what was committed last.
+    /// The leader crashes while its links are slow: nobody else knows the last committed entries.
     CrashFarLeader,
     CrashSome,
     CrashAll,

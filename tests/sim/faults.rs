@@ -18,7 +18,7 @@ use crate::{
     network::{Host, Weather},
 };
 
-/// What ends a fault.
+/// The action that ends a fault.
 #[derive(Debug, Clone, Copy)]
 enum Remedy {
     Restart(Host),
@@ -45,7 +45,7 @@ pub struct Faults {
     delayed: Vec<(Duration, DelayedFault)>,
     usual: Weather,
     next_id: Host,
-    /// None once the run is healed, so that the operators finish what they have begun.
+    /// None once the run is healed, so that the operators finish the jobs that they have begun.
     jobs: Option<UnboundedSender<Job>>,
 }
 
@@ -174,7 +174,7 @@ impl Faults {
         }
     }
 
-    /// Slows down what `id` sends to `others`, and some of what they send.
+    /// Slows down the messages of `id` to `others`, and some of their messages.
     fn slow_down(&mut self, cluster: &Cluster<'_>, id: Host, others: &BTreeSet<Host>, by_ms: u64) {
         for &other in others {
             cluster.world.network.slow_down(id, other, by_ms);
@@ -347,7 +347,7 @@ impl Faults {
     }
 }
 
-/// Takes what is due at `now` out of `waiting`.
+/// Takes the items that are due at `now` out of `waiting`.
 fn due<T>(waiting: &mut Vec<(Duration, T)>, now: Duration) -> Vec<T> {
     let due = waiting.extract_if(.., |(at, _)| *at <= now);
     due.map(|(_, what)| what).collect()

@@ -1,5 +1,6 @@
-//! Callers of a gapless namespace, who ask with request ids until they are answered, and what must hold of it: each
-//! request gets its numbers once, and in the end the numbers of a key are 1, 2, 3, ... with none missing.
+//! Callers of a gapless namespace, which ask with request ids until they are answered, and the rules for their
+//! numbers: each request gets its numbers once, and in the end the numbers of a key are 1, 2, 3, ... with none
+//! missing.
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +32,7 @@ const KEYS: u64 = 2;
 #[derive(Default)]
 pub struct Invoices(Mutex<BTreeMap<(u64, u64), u64>>);
 
-/// A request, and what it is called.
+/// A request, and its id.
 #[derive(Clone)]
 struct Request {
     key: u64,

@@ -2,7 +2,7 @@
 //! for that voter, unless it is the only one that lives.
 //!
 //! 1. One of three voters is cut off, and the log grows.
-//! 2. It is back, and gets what it lacks. It would take seconds.
+//! 2. It is back, and gets the entries that it lacks. That would take seconds.
 //! 3. The leader gives its term up, in one way or another. Another node leads, and numbers flow again.
 
 use std::{
@@ -35,7 +35,7 @@ use crate::{
 pub enum Way {
     /// It does so by itself. Another voter has the whole log.
     CurrentVoter,
-    /// As before, but the voter that has the whole log is dead.
+    /// It does so by itself, but the voter that has the whole log is dead.
     ThirdVoterDead,
     /// Its disk hangs.
     HungDisk,
@@ -58,9 +58,9 @@ const CALM: Weather = Weather { delay_ms: 2, lost: 0, twice: 0, late: 0 };
 const PATIENCE: Duration = Duration::from_millis(200);
 /// How many entries the voter lacks. A message has at most 300 of them.
 const BACKLOG: u64 = 40_000;
-/// How much longer a message to that voter takes, and an answer: less than what it is waited for.
+/// How much longer a message to that voter takes, and an answer: less than the time that it is waited for.
 const SLOWER_MS: u64 = 11;
-/// What the backlog takes at least.
+/// The least time that the backlog takes.
 const CATCHING_UP: Duration = Duration::from_millis(BACKLOG / 300 * 2 * (1 + SLOWER_MS));
 /// A leader that does not wait for it leads by then: the disk is found to be slow after 600 ms, then come a handover whose
 /// leader can log nothing by itself, and an election.
@@ -141,14 +141,14 @@ impl Script {
             Way::CurrentVoter | Way::ThirdVoterDead => self.give_up(leader).await?,
             Way::HungDisk => {
                 self.world.with(leader, |machine| machine.disk.set(Mood::Hanging));
-                // A write, so that the leader notices.
+                // A write lets the leader notice.
                 let world = self.world.clone();
                 tokio::spawn(async move { request_at(&world, leader, next_number(), LIMIT).await });
             }
             Way::FailedHandover | Way::UnreachedSuccessor => {
                 let world = self.world.clone();
                 let transfer = TransferLeadershipRequest { to: Some(current) };
-                // Whatever becomes of it, it is looked at who leads.
+                // Its outcome does not matter: the nodes are asked for the leader.
                 tokio::spawn(async move { administer(&world, leader, transfer, LIMIT).await });
                 self.until("the end of the term", |world| {
                     world.leader().is_none_or(|now| now != leader).then_some(())

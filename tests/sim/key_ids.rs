@@ -1,5 +1,5 @@
-//! Callers of ids that come from a key's sequence, and dates beside them: in order for each key, whichever node is asked and
-//! whatever the leaders' clocks show.
+//! Callers of ids that come from a key's sequence, and dates beside them: in order for each key, at any node and under any
+//! clocks of the leaders.
 
 use std::{sync::Arc, time::Duration};
 
@@ -38,7 +38,7 @@ pub async fn create(world: &World, step: u64) {
     }
 }
 
-/// Deletes the namespaces and creates them again, time after time. Their keys go on above what they had.
+/// Deletes the namespaces and creates them again, time after time. Their keys go on above their earlier numbers.
 pub async fn recreate(world: Arc<World>, record: Arc<Record>, step: u64, mut rng: StdRng) {
     while !record.is_stopped() {
         tokio::time::sleep(Duration::from_millis(rng.random_range(500..4_000))).await;
@@ -56,8 +56,7 @@ pub async fn recreate(world: Arc<World>, record: Arc<Record>, step: u64, mut rng
     }
 }
 
-/// Asks one node or another until told to stop. What it is answered goes to the history: whoever judges that finds
-/// numbers out of order.
+/// Asks one node or another until told to stop. The answers go to the history, whose checker finds numbers out of order.
 pub async fn keep_asking(world: Arc<World>, record: Arc<Record>, mut rng: StdRng) {
     while !record.is_stopped() {
         let members: Vec<Host> = world.members().into_iter().collect();

@@ -3,16 +3,16 @@
 //!
 //! * `cargo test --test sim` runs 200 seeds on all cores and prints how many a minute.
 //! * `RATCHET_SIM_SEED=7 cargo test --test sim -- one_seed --nocapture` replays one, with its trace;
-//!   `RATCHET_SIM_NOTES=1` adds every message, `RUST_LOG=ratchet=info` what the nodes log.
+//!   `RATCHET_SIM_NOTES=1` adds every message, `RUST_LOG=ratchet=info` the nodes' logs.
 //! * `cargo test --test sim -- --ignored forever --nocapture` goes on until it is stopped, or a seed
 //!   fails.
 //! * `RATCHET_SIM_SEEDS=1000` sets how many seeds are run, `RATCHET_SIM_FIRST=5000` the first one.
 //! * `RATCHET_SIM_KEYS=1000000 cargo test --test sim -- many_keys --nocapture` runs two seeds with a million keys;
 //!   `RATCHET_SIM_SEED` chooses one.
 //!
-//! The product is the real one, down to RocksDB. What is simulated comes in through its seams: the
-//! clock that leases are counted on, the transport, the time that an fsync takes, and randomness.
-//! Every node is a turmoil host: a crash drops its whole runtime.
+//! The product is the real one, down to RocksDB. The simulated parts come in through its seams: the clock that
+//! leases are counted on, the transport, the time that an fsync takes, and randomness. Every node is a turmoil
+//! host: a crash drops its whole runtime.
 
 mod accounts;
 mod admin;

@@ -60,12 +60,12 @@ pub fn run(seed: u64, keys: u32, loud: bool) -> Result<Report, String> {
     observe(&command, seed, loud, |trace| simulate(seed, keys, trace))
 }
 
-/// What the parts of a run share.
+/// The state that the parts of a run share.
 struct Run {
     world: Arc<World>,
     keys: u32,
     answers: Mutex<Answers>,
-    /// What was violated first.
+    /// The first violation.
     violation: Mutex<Option<String>>,
     /// How many messages were answered.
     answered: AtomicU64,

@@ -31,7 +31,7 @@ pub const CLIENTS: Host = 0;
 /// A connection over a cut link is given up after this.
 const KEEP_ALIVE: Duration = Duration::from_millis(1_000);
 
-/// What a node answers messages with.
+/// The parts of a node that answer messages.
 #[derive(Clone)]
 pub struct Answering {
     pub shared: Arc<NodeContext>,
@@ -77,7 +77,7 @@ struct State {
 /// How a call may fail on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
-    /// At most once.
+    /// The message arrives at most once.
     Once,
     /// Perhaps twice.
     PerhapsTwice,
@@ -104,7 +104,7 @@ impl Network {
         self.0.state.lock().expect("the network")
     }
 
-    /// Where it tells what happened.
+    /// The trace to which it adds events.
     pub fn trace(&self) -> &Trace {
         &self.0.trace
     }
@@ -116,7 +116,7 @@ impl Network {
         messages
     }
 
-    /// What is sent to `host` is refused from now on.
+    /// Messages to `host` are refused from now on.
     pub fn close(&self, host: Host) {
         self.state().inboxes.remove(&host);
     }
@@ -147,7 +147,7 @@ impl Network {
         self.state().cut.contains(&(from, to))
     }
 
-    /// When what is sent now from `from` to `to` arrives: once, twice, or not at all.
+    /// The times at which a message that is sent now from `from` to `to` arrives: once, twice, or not at all.
     fn arrivals(&self, from: Host, to: Host, delivery: Delivery) -> Vec<Duration> {
         let seed = self.0.seed;
         let mut state = self.state();
@@ -191,7 +191,7 @@ impl Network {
         }
     }
 
-    /// Has what arrives at `host` done, all at the same time.
+    /// Has the messages that arrive at `host` carried out, all at the same time.
     ///
     /// No message has a task of its own: a crash drops tasks in an order that hangs on how many the process ever had, and the
     /// other hosts notice the order.
@@ -303,7 +303,7 @@ impl Network {
         Ok(self.pipe((to, from), returning).boxed())
     }
 
-    /// Sends what a stream yields, each in its time, in order.
+    /// Sends the items of a stream, each in its time, in order.
     async fn pump<T>(
         self, (from, to): (Host, Host), items: impl Stream<Item = T>,
         pipe: UnboundedSender<(Duration, T)>,

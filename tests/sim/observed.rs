@@ -1,4 +1,4 @@
-//! What one run comes to: its report, or what went wrong and how to see it again.
+//! The outcome of one run: its report, or its fault and how to see it again.
 
 use std::{
     cell::RefCell,
@@ -56,7 +56,7 @@ pub fn observe(
     remember_panics();
     let trace = Arc::new(if loud { Trace::loud() } else { Trace::default() });
     let verdict = if loud {
-        // Prints what the nodes log, filtered by RUST_LOG.
+        // Prints the nodes' logs, filtered by RUST_LOG.
         let logging = tracing_subscriber::fmt()
             .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
             .without_time()

@@ -62,18 +62,18 @@ fn simulate(seed: u64, trace: &Arc<Trace>, record: &Arc<Record>) -> Result<(), S
         shutdown_timeout_ms: 1_000,
         // The disk of the machine that simulates is none of the simulation's.
         disk_reserve_mb: 0,
-        // Wall clocks are hours apart here, and are believed: no time belongs to two leases whatever they show.
+        // Wall clocks are hours apart here, and are believed: no time belongs to two leases at any times that they show.
         clock_apart_max_ms: 31_536_000_000,
         ..Config::default()
     };
-    // In such a run there are no other callers than those of numbers, so that all that is counted can be compared.
+    // In such a run there are no other callers than callers of numbers, so that all counts can be compared.
     let is_counting = rng.random_ratio(1, 4);
-    // A node that gets a snapshot instead of entries that it has proposed does not count what they account for.
+    // A node that gets a snapshot instead of entries that it has proposed does not count the numbers that they account for.
     if rng.random_bool(0.5) && !is_counting {
         config.log_keep_bytes = rng.random_range(1_000..6_000);
     }
     if rng.random_bool(0.5) {
-        // As long as the margin allows.
+        // The lease is as long as the margin allows.
         config.lease_ms = 245;
     }
     if rng.random_bool(0.5) {
@@ -136,10 +136,10 @@ fn simulate(seed: u64, trace: &Arc<Trace>, record: &Arc<Record>) -> Result<(), S
     judge(record)
 }
 
-/// What a run came to, once it is known.
+/// The outcome of a run, once it is known.
 type Verdict = Arc<Mutex<Option<Result<(), String>>>>;
 
-/// What decides what callers of numbers ask, and the node that each of them is stuck to.
+/// The random numbers that decide the requests of callers of numbers, and the node that each caller is stuck to.
 fn callers(world: &World, rng: &mut StdRng) -> Vec<(StdRng, Option<Host>)> {
     let callers = (0..rng.random_range(3..9)).map(|_| {
         let stuck_to = rng.random_bool(0.6);
@@ -149,7 +149,7 @@ fn callers(world: &World, rng: &mut StdRng) -> Vec<(StdRng, Option<Host>)> {
     callers.collect()
 }
 
-/// Callers of numbers alone, and a look at what was counted once they have stopped.
+/// Callers of numbers alone, and a look at the counts once they have stopped.
 fn start_counting(
     cluster: &mut Cluster<'_>, record: &Arc<Record>, jobs: mpsc::UnboundedReceiver<admin::Job>,
     (healed, verdict): (Arc<Notify>, Verdict), rng: &mut StdRng,
@@ -285,7 +285,7 @@ async fn judge_invoices(
 /// Waits for callers to end.
 ///
 /// # Errors
-/// What one of them found wrong.
+/// The fault that one of them found.
 async fn joined(callers: Vec<tokio::task::JoinHandle<Result<(), String>>>) -> Result<(), String> {
     for caller in callers {
         caller.await.map_err(|error| error.to_string())??;

@@ -61,7 +61,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Within how many terms a leader that was killed is replaced.
 const TERMS_MAX: u64 = 4;
 
-/// Whose disks are slow.
+/// The nodes whose disks are slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     All,

@@ -1,4 +1,4 @@
-//! Records what happened in a run: a digest of everything, to compare runs, and the last lines, to read.
+//! Records the events of a run: a digest of everything, to compare runs, and the last lines, to read.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -10,7 +10,7 @@ use std::{
 
 const TAIL_LINES: usize = 60;
 
-/// What happened.
+/// The events.
 #[derive(Default)]
 pub struct Trace(Mutex<Inner>);
 
@@ -67,7 +67,7 @@ impl Trace {
         self.0.lock().expect("a trace").digest.finish()
     }
 
-    /// How often what happened.
+    /// How often each kind of event happened.
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
         self.0.lock().expect("a trace").counts.clone()
     }

@@ -88,7 +88,7 @@ impl Transport for SimTransport {
     ) -> Result<MemoryReply, Refusal> {
         let link = (self.from, node_at(to.address)?);
         let parts = parts.then(|part| async {
-            // Calls change what was sent, and a crash can come between two parts.
+            // Calls change the parts that were sent, and a crash can come between two parts.
             tokio::time::sleep(PART_TAKES).await;
             part
         });

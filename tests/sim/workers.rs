@@ -1,6 +1,6 @@
-//! Holders of worker ids, who lease, renew, release or just go, and what must hold of it: no time of a worker id
-//! belongs to two leases, whatever the leaders' clocks show, and however often the namespace is deleted and created
-//! again.
+//! Holders of worker ids, which lease, renew, release or just go, and the rule for their leases: no time of a
+//! worker id belongs to two leases, under any clocks of the leaders, and however often the namespace is deleted and
+//! created again.
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +32,7 @@ type Chunk = (u64, u64);
 pub struct Chunks(Mutex<BTreeMap<u32, BTreeMap<u64, Chunk>>>);
 
 impl Chunks {
-    /// Notes what a lease may use by now.
+    /// Notes the time that a lease may use by now.
     ///
     /// # Errors
     /// If it overlaps with another one.

@@ -1,4 +1,4 @@
-//! What clients ask for, and what they saw.
+//! The requests of clients, and the answers that they saw.
 //!
 //! The outcome of a call without a definite answer is unknown. Its client goes on as another process.
 
@@ -45,8 +45,7 @@ pub const KEYS: [(&str, u64); 5] = [(OWN, 1), (OWN, 2), (SHARED, 11), (SHARED, 1
 /// Keys of a namespace that is deleted and created again, with a section for both or for each. Their numbers go on growing.
 /// Nobody judges the last one, nor a floor: a namespace that was created again has handed out none.
 const AGAIN: [(&str, u64); 2] = [("again", 1), ("again", 2)];
-/// Chunks of it last through what happens between the beginning of an epoch and a deletion: then nobody has logged what the
-/// epoch gave.
+/// Chunks of it last from the beginning of an epoch to a deletion: then nobody has logged the numbers that the epoch gave.
 const AGAIN_STEP: u64 = 1_000;
 
 /// Everything that the clients of a run did.
@@ -77,7 +76,7 @@ impl Record {
         self.processes.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// What the clients saw.
+    /// The history that the clients saw.
     pub fn history(&self) -> History {
         self.history.lock().expect("a history").clone()
     }
@@ -138,7 +137,7 @@ impl Client {
                 let last = current.last.unwrap_or_default();
                 Ok((last, last))
             }
-            // Half of the ranges are asked for as those of many keys.
+            // Half of the ranges are asked for in messages for many keys.
             Action::Next { count } if count > 1 && count % 2 == 0 => {
                 let (ids, counts) = (vec![id], vec![count]);
                 let message =
@@ -221,7 +220,8 @@ impl Client {
                     continue;
                 }
                 0..4 if !is_again => Some(Action::Current),
-                // Above what is handed out, and below: as time goes on, the numbers of some keys are raised along.
+                // The floor lies above the numbers that are handed out, or below: as time goes on, the numbers of some keys
+                // are raised along.
                 4 if key.1.is_multiple_of(2) => Some(Action::Raise { floor }),
                 5 if key.0 == SHARED => None,
                 4..8 => Some(Action::Next { count: rng.random_range(2..60) }),
@@ -274,7 +274,7 @@ pub fn key(id: u64) -> Option<v1::Key> {
 pub async fn request_at<Q: SequenceRequest<Answer: Send + 'static> + Clone + 'static>(
     world: &World, node: Host, request: Q, patience: Duration,
 ) -> Result<Q::Answer, Status> {
-    // As over gRPC: the answer leaves before the caller hangs up.
+    // The answer leaves before the caller hangs up, as over gRPC.
     let time_to_answer = patience * 9 / 10;
     let (link, network) = ((CLIENTS, node), &world.network);
     let call = network.call(link, Delivery::Once, patience, request, {
@@ -380,7 +380,7 @@ pub async fn create_namespace(world: &World, namespace: CreateNamespaceRequest) 
     }
 }
 
-/// What a node answers to a request for its status.
+/// The answer of a node to a request for its status.
 pub async fn status_at(world: &World, node: Host) -> Option<v1::StatusResponse> {
     administer(world, node, v1::StatusRequest {}, Duration::from_millis(500)).await.ok()
 }

@@ -40,7 +40,7 @@ const CALM: Weather = Weather { delay_ms: 2, lost: 0, twice: 0, late: 0 };
 const PATIENCE: Duration = Duration::from_millis(500);
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: u64 = 86_400_000;
-/// 70 years.
+/// How far a wrong clock is off, in milliseconds: 70 years.
 const WRONG_MS: i64 = 2_208_988_800_000;
 /// How long things may take that must come.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -50,7 +50,7 @@ const FAR_MS: u64 = 60_000 + 10_000 + 5_000;
 /// Runs one seed. Call it on a fresh thread.
 ///
 /// # Errors
-/// If a time lies far from the truth, or what must come does not: why, the last events, and how to replay it.
+/// If a time lies far from the truth, or an answer that must come does not: why, the last events, and how to replay it.
 pub fn run(seed: u64, loud: bool) -> Result<Report, String> {
     observe("cargo test --test sim -- a_wrong_clock", seed, loud, |trace| simulate(seed, trace))
 }
@@ -228,7 +228,7 @@ impl Script {
         }
     }
 
-    /// Asks some node for a time. What it is given must be near the truth.
+    /// Asks some node for a time. The time must be near the truth.
     async fn ask(&mut self, of: TimeOf) -> Result<Result<(), Status>, String> {
         let node = self.rng.random_range(1..=FOUNDERS);
         let take = |(namespace, format): (&str, &str)| {

@@ -1,4 +1,4 @@
-//! What tells an operator that a certificate ends, and that others can read a key.
+//! The signs for an operator that a certificate ends, and that others can read a key.
 
 use std::{
     fs::{self, Permissions},
@@ -71,7 +71,7 @@ async fn the_metric_of_each_side_counts_down_to_the_end_of_the_certificate_in_us
     .await;
     assert!(fits(left, clients), "{left} s until {clients}");
     assert!(fits(of_peers, peers), "{of_peers} s until {peers}");
-    // It follows what is in use.
+    // It follows the certificate in use.
     let host = cluster.configs[&1].listen.ip().to_string();
     certificates.node(1, &host, &["--days", "5", "--replace"]);
     let next = end_of(&certificates, "node-1");

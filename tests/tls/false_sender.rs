@@ -1,4 +1,4 @@
-//! A member that speaks in the name of another one: the certificate of its connection says who it is, whatever it says.
+//! A member that speaks in the name of another one: the certificate of its connection decides its identity, and not its header.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Files of certificates as orchestrators change them, and those that are made for another host.
+//! Files of certificates as orchestrators change them, and certificates that are made for another host.
 
 use std::{fs, os::unix::fs::symlink, path::Path};
 
@@ -9,8 +9,8 @@ use crate::common::{
     Client, certificates::Certificates, eventually, own_ip, processes::run, until,
 };
 
-/// Writes the files of a node's certificate into a new directory, as Kubernetes does with those of a volume, and has the link
-/// `..data` lead there, at once.
+/// Writes the files of a node's certificate into a new directory, as Kubernetes does with the files of a volume, and has the
+/// link `..data` lead there, at once.
 fn publish(volume: &Path, name: &str, certificates: &Certificates) {
     fs::create_dir(volume.join(name)).expect("a directory");
     for (file, from) in [("tls.crt", "node-1.crt"), ("tls.key", "node-1.key")] {

@@ -1,4 +1,5 @@
-//! How connections with TLS begin: which versions are spoken, and what a session is worth that goes on over another connection.
+//! How connections with TLS begin: the versions that are spoken, and the rights of a session that goes on over another
+//! connection.
 
 use std::{
     fs,
@@ -39,7 +40,7 @@ use crate::common::{
 
 const VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS12, &TLS13];
 
-/// A port, whose certificate is shown there, and what is said first.
+/// A port, the certificate that is shown there, and the first bytes of a caller.
 struct Port {
     name: &'static str,
     address: SocketAddr,
@@ -87,7 +88,7 @@ async fn is_answered(stream: &mut TlsStream<TcpStream>, says: &str) -> bool {
     in_time("an answer", answering).await.is_ok_and(|read| read > 0)
 }
 
-/// What a client says first that speaks this version of TLS, and none above it.
+/// The first bytes of a client that speaks this version of TLS, and none above it.
 fn hello(version: u16) -> Vec<u8> {
     let two = |number: usize| u16::try_from(number).expect("it is short").to_be_bytes();
     let extension = |kind: usize, body: &[u8]| [&two(kind)[..], &two(body.len()), body].concat();
@@ -98,7 +99,7 @@ fn hello(version: u16) -> Vec<u8> {
         extension(13, &[0, 2, 4, 3]),
     ]
     .concat();
-    // Of TLS 1.2, and of what came before it.
+    // The suites are of TLS 1.2, and of the versions before it.
     let suites: Vec<u8> = [0xc02b, 0xc02c, 0xc009, 0xc00a].into_iter().flat_map(two).collect();
     let body = [
         &version.to_be_bytes()[..],
@@ -115,7 +116,7 @@ fn hello(version: u16) -> Vec<u8> {
     [&[0x16, 3, 1][..], &two(handshake.len()), &handshake].concat()
 }
 
-/// The kind of the first record that is answered, and what an alert says.
+/// The kind of the first record that is answered, and the content of an alert.
 async fn answer(address: SocketAddr, says: &[u8]) -> (u8, Option<[u8; 2]>) {
     let asking = async {
         let mut stream = TcpStream::connect(address).await?;
@@ -130,7 +131,7 @@ async fn answer(address: SocketAddr, says: &[u8]) -> (u8, Option<[u8; 2]>) {
 
 const ALERT: u8 = 0x15;
 const HANDSHAKE: u8 = 0x16;
-/// What is told, as the end of a connection, to who speaks another version.
+/// The alert that ends the connection of a client that speaks another version.
 const PROTOCOL_VERSION: [u8; 2] = [2, 70];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -146,7 +147,7 @@ async fn every_port_speaks_tls_1_2_and_1_3_and_nothing_older() {
             let is_answered = is_answered(&mut stream, port.says).await;
             assert!(is_answered, "{:?} at the {} port", version.version, port.name);
         }
-        // The same words, but for the version.
+        // The bytes are the same but for the version.
         for (version, told) in [
             (0x0303, (HANDSHAKE, None)),
             (0x0302, (ALERT, Some(PROTOCOL_VERSION))),
@@ -177,7 +178,7 @@ async fn a_session_goes_on_at_the_ports_for_clients_and_nothing_is_taken_before_
             assert!(of_first.is_some_and(|kind| kind != HandshakeKind::Resumed), "{of_first:?}");
             let goes_on = kinds().await == Some(HandshakeKind::Resumed);
             assert_eq!(goes_on, port.resumes, "{:?} at {}", version.version, port.name);
-            // What the node gave for the next connection does not allow it.
+            // The ticket of the node for the next connection does not allow it.
             let mut next = ClientConnection::new(config.clone(), port.address.ip().into())
                 .expect("a connection");
             assert!(next.early_data().is_none(), "{:?} at {}", version.version, port.name);
@@ -194,7 +195,7 @@ fn ca() -> Ca {
     CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("a CA")
 }
 
-/// What a certificate says that is valid until then.
+/// The parameters of a certificate that is valid until then.
 fn valid_until(until: SystemTime) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.not_before = (until - Duration::from_secs(86_400)).into();
@@ -375,7 +376,7 @@ async fn a_session_does_not_go_on_once_the_certificate_of_its_beginning_has_expi
         assert_eq!(expired, Some((HandshakeKind::Resumed, false)), "{:?}", version.version);
     }
     until("it is a refused login", || is_told(&dir, "its certificate: it has expired")).await;
-    // The node goes on with those whose certificates are valid.
+    // The node goes on with callers whose certificates are valid.
     let lasts = client_until(&ca, SystemTime::now() + Duration::from_secs(86_400));
     let config = Arc::new(certificates.config_showing(Some(lasts), &VERSIONS));
     assert!(ping(&config, node.redis).await.is_some_and(|(_, answered)| answered));

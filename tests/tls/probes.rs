@@ -1,5 +1,5 @@
-//! An administrator names an address for a new node. What listens there is greeted, and nothing that it says, or that the
-//! connection says of it, is passed on: a cluster is no way to look into a network.
+//! An administrator names an address for a new node. The program that listens there is greeted. Neither its words nor
+//! those of the connection about it are passed on: a cluster is no way to look into a network.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -23,10 +23,10 @@ use crate::common::{
 
 /// The node that is to be added.
 const NEW: u64 = 9;
-/// What whoever listens says, and nobody is to hear by way of the cluster.
+/// The words of the program that listens, which nobody is to hear by way of the cluster.
 const BANNER: &str = "SSH-2.0-a-banner-of-a-stranger";
 
-/// What libraries say of a connection.
+/// The words of libraries about a connection.
 const OF_TRANSPORT: &[&str] = &[
     "transport",
     "os error",
@@ -79,7 +79,7 @@ impl Listener {
         Listener::serve(move |mut stream| {
             let text = text.clone();
             async move {
-                // Who connects may not listen.
+                // The node that connects may not listen.
                 let _ = stream.write_all(text.as_bytes()).await;
                 let _ = stream.read_to_end(&mut Vec::new()).await;
             }
@@ -100,7 +100,7 @@ impl Listener {
         Listener::serve(move |stream| {
             let acceptor = acceptor.clone();
             async move {
-                // Who connects may not believe it.
+                // The node that connects may not believe it.
                 if let Ok(mut stream) = acceptor.accept(stream).await {
                     let _ = stream.write_all(BANNER.as_bytes()).await;
                     let _ = stream.read_to_end(&mut Vec::new()).await;
@@ -129,7 +129,7 @@ async fn cluster_of_one(certificates: &Certificates) -> Processes {
     cluster
 }
 
-/// What an administrator is told who names this address for a new node.
+/// The answer to an administrator that names this address for a new node.
 async fn told(cluster: &Processes, address: SocketAddr) -> Status {
     let mut admin: AdminClient<_> = cluster.client(1).admin;
     let asked = AddNodeRequest { id: NEW, peer_address: address.to_string() };
@@ -169,7 +169,7 @@ async fn who_adds_a_node_is_told_nothing_of_what_else_listens_at_the_address() {
         let codes = [Code::Unavailable, Code::FailedPrecondition];
         assert!(codes.contains(&told.code()), "{what}: {told:?}");
         let text = told.message();
-        // The reason itself, apart from what the administrator said.
+        // The reason itself, apart from the address that the administrator gave.
         let reason = text.replace(&address.to_string(), "ADDRESS");
         for word in OF_TRANSPORT.iter().chain(&[BANNER, "secret-cluster", "node 7", "node 8"]) {
             assert!(!reason.contains(word), "{what}, and {word:?} is told: {text}");

@@ -39,7 +39,7 @@ use crate::common::{
 /// How often every node reads its files again before the CA is changed.
 const RELOADS: usize = 20;
 const NODES: u64 = 3;
-/// What all callers show.
+/// The token that all callers show.
 const TOKEN: &str = "a-token-of-all-callers";
 
 /// How a caller asks.
@@ -58,7 +58,7 @@ enum Way {
 /// How many there are.
 const WAYS: usize = 4;
 
-/// What the callers of one node have seen so far.
+/// The counts of the callers of one node so far.
 #[derive(Default)]
 struct SeenAtNode {
     /// Numbers, by the way in which they were asked for.
@@ -75,7 +75,7 @@ impl SeenAtNode {
     }
 }
 
-/// What the callers have seen so far.
+/// The counts of all callers so far.
 #[derive(Default)]
 struct Seen {
     at: [SeenAtNode; NODES as usize],
@@ -106,7 +106,7 @@ impl Seen {
     }
 }
 
-/// Who takes numbers of a node, one after the other, until all are to stop.
+/// A caller that takes numbers of a node, one after the other, until all are to stop.
 struct Caller {
     node: usize,
     way: Way,
@@ -171,7 +171,7 @@ async fn connected(
     Ok(stream)
 }
 
-/// What is answered to `asked`, once that is whole.
+/// The answer to `asked`, once it is whole.
 async fn answered(
     mut stream: TlsStream<TcpStream>, asked: &str, is_whole: impl Fn(&[u8]) -> bool,
 ) -> io::Result<String> {
@@ -208,7 +208,7 @@ async fn over_http(stream: TlsStream<TcpStream>, address: SocketAddr) -> Result<
     number.ok_or(told)
 }
 
-/// The number that is told on a stream to who sends a message.
+/// The number on a stream in the answer to a message.
 async fn on_stream(
     messages: &mpsc::Sender<NextManyRequest>, answers: &mut Streaming<NextManyResponse>,
 ) -> Result<u64, String> {
@@ -220,7 +220,7 @@ async fn on_stream(
     answer.firsts.first().copied().ok_or_else(|| format!("{answer:?}"))
 }
 
-/// What every node is told.
+/// Tells every node to read its files again.
 async fn reload(cluster: &Processes) {
     for id in 1..=NODES {
         let mut command = ratchet();
@@ -231,7 +231,7 @@ async fn reload(cluster: &Processes) {
     }
 }
 
-/// Who asks a node with the certificate of all callers, and with a token or without.
+/// A caller that asks a node with the certificate of all callers, and with a token or without.
 fn asking(certificates: &Certificates, place: &Place, token: Option<&str>) -> Asking {
     asking_over(certificates.channel(place.listen, Some("client-billing")), token)
 }

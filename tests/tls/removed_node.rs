@@ -1,4 +1,4 @@
-//! What a node may still say that was removed, and has kept its certificate and its data: hello.
+//! A node that was removed, and has kept its certificate and its data, may still say hello, and nothing else.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +35,7 @@ const REMOVED: u64 = 4;
 /// A node that was never a member.
 const UNKNOWN: u64 = 9;
 
-/// What a node says to another one over a connection with its certificate, in the name that its header has.
+/// A node that speaks to another one over a connection with its certificate, in the name that its header has.
 pub(super) struct Speaker {
     pub peer: PeerClient<Channel>,
     pub header: Header,
@@ -103,7 +103,7 @@ impl Speaker {
 
     /// Forwards a request for a number.
     async fn forward(&mut self) -> Result<(), Status> {
-        // What asks stays open until the answer is there.
+        // The stream of requests stays open until the answer is there.
         let (messages, asks) = mpsc::channel(1);
         messages.send(self.forwarded()).await.expect("sent");
         let asks = ReceiverStream::new(asks);
@@ -134,7 +134,7 @@ impl Speaker {
         }
     }
 
-    /// Says everything that a node can say. Returns what was answered, by the method's name.
+    /// Says everything that a node can say. Returns the answers, by the method's name.
     pub async fn say_all(&mut self, name: &str) -> Vec<(&'static str, Result<(), Status>)> {
         let (entries, candidacy) = (self.append(), self.candidacy());
         vec![
@@ -166,9 +166,9 @@ impl Appends {
         Appends { of, sent, unsent: Some(unsent), answers: None }
     }
 
-    /// What is answered to an append; `None` once the stream has ended.
+    /// The answer to an append; `None` once the stream has ended.
     async fn answer(&mut self, append: RaftMessage) -> Result<Option<RaftReply>, Status> {
-        // What takes it is gone once the stream has ended.
+        // The receiver is gone once the stream has ended.
         let _ = self.sent.send(append).await;
         let answering = async {
             if let Some(unsent) = self.unsent.take() {
@@ -215,7 +215,7 @@ pub(super) async fn cluster_with(certificates: &Certificates) -> (Cluster, u64) 
     (cluster, leader)
 }
 
-/// Who speaks as node `from`, whose data directory has that incarnation, with the node `to`.
+/// A speaker as node `from`, whose data directory has that incarnation, with the node `to`.
 pub(super) fn speaker(
     cluster: &Cluster, certificates: &Certificates, (from, from_incarnation): (u64, u64), to: u64,
     term: u64,
@@ -274,7 +274,7 @@ async fn a_removed_node_that_keeps_its_certificate_may_say_hello_and_nothing_els
     let speaker = |to: u64| speaker(&cluster, &certificates, removed, to, term);
     let mut speakers = [leader, follower].map(speaker);
 
-    // As a member it is listened to: what it is refused for then is another thing, or nothing.
+    // As a member it is listened to: then it is refused for another reason, or not at all.
     let mut at_leader = speaker(leader);
     at_leader.hello().await.expect("it is told");
     at_leader.forward().await.expect("a number");
@@ -292,7 +292,7 @@ async fn a_removed_node_that_keeps_its_certificate_may_say_hello_and_nothing_els
     let opened = at_leader.peer.forward(ReceiverStream::new(asked)).await.expect("a stream");
     let mut replies = opened.into_inner();
     in_time("a reply", replies.message()).await.expect("it is a member").expect("a reply");
-    // Over its connection, but in the name of another node.
+    // The append comes over the node's connection, but in the name of another node.
     let mut forged = Appends::over_one_stream(speaker(follower));
     forged.answer(forged.of.append_of(0)).await.expect("an answer").expect("an answer");
     forged.of.header.from = leader;
@@ -309,7 +309,7 @@ async fn a_removed_node_that_keeps_its_certificate_may_say_hello_and_nothing_els
         let over = appends.answer(appends.of.append_of(0)).await;
         assert!(matches!(over, Ok(None)), "the stream has ended: {over:?}");
     }
-    // What takes it may be gone.
+    // The receiver may be gone.
     let _ = asks.send(at_leader.forwarded()).await;
     let over = in_time("the end of the stream", replies.message()).await;
     assert!(matches!(over, Ok(None)), "a removed node is served: {over:?}");
@@ -340,7 +340,7 @@ async fn a_removed_node_is_refused_also_where_no_leader_is_heard_and_an_unknown_
     for gone in [REMOVED, leader, other] {
         cluster.crash(gone).await;
     }
-    // Once by what it has heard, and once by what it reads when it starts.
+    // It knows the removal once from a message, and once from its data when it starts.
     for _ in 0..2 {
         let mut unknown = speaker(&cluster, &certificates, (UNKNOWN, 7), alone, term);
         eventually("no leader is heard", async || {
@@ -348,7 +348,7 @@ async fn a_removed_node_is_refused_also_where_no_leader_is_heard_and_an_unknown_
             unknown.peer.pre_vote(candidacy).await.ok()
         })
         .await;
-        // Whichever data directory it claims to have.
+        // It is refused with any data directory that it claims to have.
         for incarnation in [removed, removed + 1] {
             let claimed = (REMOVED, incarnation);
             let mut speaker = speaker(&cluster, &certificates, claimed, alone, term);

@@ -112,7 +112,7 @@ impl Shaken {
         Ok(Shaken { address, streams })
     }
 
-    /// They, one after the other, for tonic.
+    /// The connections, one after the other, for tonic.
     pub fn streams(self) -> impl Stream<Item = io::Result<TlsStream<TcpStream>>> {
         ReceiverStream::new(self.streams).map(|(stream, _)| Ok(stream))
     }

@@ -1,4 +1,4 @@
-//! What a timeline says about an event: throughput before and after, and the silence between.
+//! The figures of an event in a timeline: throughput before and after, and the silence between.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ pub const START_MS: u64 = 1_000;
 const AFTERMATH: u64 = 1_000;
 /// How many seconds after the silence are reported one by one.
 const SECONDS_AFTER: u64 = 10;
-/// The throughput counts as recovered when it reaches this part of what it was before.
+/// The throughput counts as recovered when it reaches this part of the throughput before.
 const RECOVERED: f64 = 0.9;
 /// By how much the second moves that is looked at for recovery.
 const RECOVERY_STEP: usize = 10;
@@ -25,8 +25,8 @@ pub struct Around {
     pub silence: Silence,
     /// Numbers a second in each of the first seconds after the silence.
     pub seconds_after: Vec<f64>,
-    /// From the event to the first second in which the throughput was nearly what it was before, in milliseconds;
-    /// `None` if there was no such second.
+    /// From the event to the first second in which the throughput was nearly as high as before, in milliseconds; `None`
+    /// if there was no such second.
     pub recovered_ms: Option<u64>,
 }
 
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use crate::recorder::Receipt;
 
-    /// 100 numbers each millisecond until 4 s, none for 500 ms, 50 until 7 s, then 100 until 10 s.
+    /// A timeline of 100 numbers each millisecond until 4 s, none for 500 ms, 50 until 7 s, then 100 until 10 s.
     fn timeline() -> Timeline {
         let receipts = (0..10_000).filter_map(|ms| {
             let numbers = match ms {

@@ -15,7 +15,7 @@ const STOP_MAX: Duration = Duration::from_secs(120);
 /// How long a transfer may take. A node works on a request for a minute at most.
 const TRANSFER_MAX: Duration = Duration::from_secs(70);
 
-/// What was done.
+/// An event that was carried out.
 pub struct Done {
     /// When the event began.
     pub from: Instant,

@@ -1,4 +1,4 @@
-//! Who led: hears from all nodes of every new leader.
+//! The leaders of a run: hears from all nodes of every new leader.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ pub struct Led {
     pub heard: Instant,
 }
 
-/// Watches who leads, until it is dropped.
+/// Watches for new leaders, until it is dropped.
 pub struct LeaderWatch {
     terms: Arc<Mutex<BTreeMap<u64, Led>>>,
     _tasks: JoinSet<()>,
@@ -49,7 +49,7 @@ impl LeaderWatch {
         LeaderWatch { terms, _tasks: tasks }
     }
 
-    /// Who led so far, term by term.
+    /// The leaders so far, term by term.
     pub fn led(&self) -> Vec<Led> {
         self.terms.lock().values().copied().collect()
     }
@@ -63,7 +63,7 @@ fn note(terms: &Mutex<BTreeMap<u64, Led>>, route: &Route) {
     });
 }
 
-/// Calls `heard` with what a node reports, until it ends or does not answer.
+/// Calls `heard` with each route that a node reports, until it ends or does not answer.
 async fn watch(address: &str, heard: impl Fn(Route)) {
     let Ok(channel) = connect(address, None).await else {
         return;

@@ -97,7 +97,7 @@ async fn measure(event: Event, options: &EventOptions) -> Result<Printed, Error>
 /// A cluster that is measured.
 struct Measured {
     cluster: Target,
-    /// What its nodes had counted when it was last quiet.
+    /// The counts of its nodes when it was last quiet.
     counters: Counters,
     side: Side,
 }
@@ -207,7 +207,7 @@ async fn until_answered(workers: &Workers, seen: &mut Seen) {
     }
 }
 
-/// Collects what the callers see until the load is over. The event begins at `event`.
+/// Collects the answers to the callers until the load is over. The event begins at `event`.
 async fn watch(workers: &Workers, mut seen: Seen, event: Instant, is_over: &Cell<bool>) -> Seen {
     tokio::time::sleep_until((workers.started() + Duration::from_millis(START_MS)).into()).await;
     // The latencies of the start do not count. The timeline leaves the start out by itself.

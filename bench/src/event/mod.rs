@@ -1,5 +1,5 @@
-//! `ratchet-bench failover` and `ratchet-bench handover`: what a leader change costs the callers. The leader is
-//! killed, or asked to hand over, while a load runs; the report says what happened to the throughput around it.
+//! `ratchet-bench failover` and `ratchet-bench handover`: the cost of a leader change for the callers. The
+//! leader is killed, or asked to hand over, while a load runs; the report has the throughput around it.
 
 mod analysis;
 mod carry_out;

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use crate::options::{ClusterOptions, LoadOptions, seconds};
 
-/// What happens to the cluster while the load runs.
+/// The event in the cluster while the load runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// The leader is killed with SIGKILL.
@@ -41,14 +41,14 @@ pub struct FailoverOptions {
 /// The options of `ratchet-bench handover`.
 #[derive(Debug, Args)]
 pub struct HandoverOptions {
-    /// What makes the leader hand over
+    /// The cause of the handover
     #[arg(long, value_enum, default_value_t = By::Transfer)]
     pub by: By,
     #[command(flatten)]
     pub options: EventOptions,
 }
 
-/// What makes the leader hand over.
+/// The cause of the handover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum By {
     /// A transfer of the leadership, as by `ratchet transfer`

@@ -73,7 +73,7 @@ impl Side {
         events.find_map(|event| event.refused.as_ref().or(event.failures.first.as_ref()))
     }
 
-    /// What the table has no room for, line by line.
+    /// The facts for which the table has no room, line by line.
     fn notes(&self) -> Vec<String> {
         let seconds = self.seconds_after().into_iter();
         let seconds: Vec<String> = seconds.map(|ratio| format!("{ratio:.2}")).collect();

@@ -17,7 +17,7 @@ use crate::{
 /// How many milliseconds a slice of the plotted and reported throughput has.
 pub const SLICE_MS: u64 = 20;
 
-/// What callers saw while the load ran.
+/// The answers that callers saw while the load ran.
 pub struct Seen {
     pub timeline: Timeline,
     /// The latencies of the answers before the event.
@@ -27,7 +27,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Nothing.
+    /// A record without answers.
     pub fn new() -> Seen {
         Seen { timeline: Timeline::default(), before: histogram(), after: histogram() }
     }
@@ -67,7 +67,7 @@ pub struct EventResult {
     pub seen: Seen,
     pub failures: Failures,
     pub skips: Skips,
-    /// Who led, from the start of the load until the skipped numbers were counted.
+    /// The leaders, from the start of the load until the skipped numbers were counted.
     pub leaders: Vec<Leader>,
     /// Whether the follower that callers asked leads at the end of the load; `None` if they asked the leader. Its
     /// answers are then no longer forwarded.

@@ -10,7 +10,7 @@ const LINE: &str = "ratchet_numbers_skipped_total{cause=\"";
 /// Numbers by cause.
 pub type Skips = BTreeMap<String, u64>;
 
-/// What each node has counted since its process started.
+/// The skipped numbers that each node has counted since its process started.
 pub struct Counters(BTreeMap<u64, Skips>);
 
 impl Counters {
@@ -32,8 +32,8 @@ impl Counters {
         Ok(Counters(nodes))
     }
 
-    /// What was counted since `before`. The processes of the nodes `ended` are new since then: what the old ones
-    /// counted after `before` is not known.
+    /// The numbers that were counted since `before`. The processes of the nodes `ended` are new since then: the
+    /// counts of the old ones after `before` are not known.
     pub fn since(&self, before: &Counters, ended: &[u64]) -> Skips {
         let mut all = Skips::new();
         for (node, skips) in &self.0 {

@@ -38,7 +38,7 @@ pub struct HandshakesOptions {
 }
 
 impl HandshakesOptions {
-    /// What the tasks do: one handshake at a time each.
+    /// The load of the tasks: one handshake at a time each.
     pub fn load(&self) -> Load {
         Load {
             connections: self.tasks as usize,
@@ -53,7 +53,7 @@ impl HandshakesOptions {
         }
     }
 
-    /// Who shows a certificate.
+    /// The ends that show a certificate.
     pub fn shown(&self) -> Shown {
         if self.client_certificates { Shown::ByAll } else { Shown::ByServers }
     }

@@ -35,7 +35,7 @@ impl Report {
         }
     }
 
-    /// Adds what was measured of a side: the node is 0, the echo 1.
+    /// Adds the results of a side: the node is 0, the echo 1.
     pub fn add(&mut self, kind: Kind, side: usize, result: RoundResult) {
         let sides = match kind {
             Kind::Full => &mut self.full,

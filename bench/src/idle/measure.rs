@@ -13,7 +13,7 @@ use crate::{
     output::Printed, round, target::Target, warm,
 };
 
-/// How many connections the leader may have besides the idle ones: those of the callers.
+/// How many connections the leader may have besides the idle ones: the callers' connections.
 const OTHER_CONNECTIONS: u64 = 256;
 /// How many files a process may open besides the idle connections. A node keeps 512 for its disk and its peers.
 const OTHER_FILES: u64 = 1_024;

@@ -1,4 +1,4 @@
-//! `ratchet-bench idle`: what idle connections cost: the leader's memory and CPU time, and the latency of other callers.
+//! `ratchet-bench idle`: the cost of idle connections: the leader's memory and CPU time, and the latency of other callers.
 
 mod connections;
 mod leader;

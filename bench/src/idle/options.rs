@@ -44,7 +44,7 @@ pub struct IdleOptions {
 }
 
 impl IdleOptions {
-    /// What the other callers request.
+    /// The load of the other callers.
     pub fn load(&self) -> Load {
         Load {
             connections: self.callers as usize,

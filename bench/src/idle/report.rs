@@ -1,4 +1,4 @@
-//! The report of what idle connections cost: as a table for people, as JSON for programs.
+//! The report of the cost of idle connections: as a table for people, as JSON for programs.
 
 use serde_json::{Value, json};
 
@@ -9,17 +9,17 @@ use crate::{
     sides::{Side, Sides},
 };
 
-/// What was measured without, or with, idle connections.
+/// The results without, or with, idle connections.
 pub struct Half {
     /// The leader's CPU time in a second without callers, in nanoseconds.
     pub quiet_cpu: f64,
     /// The leader's memory after that, in bytes.
     pub memory: u64,
-    /// What the callers saw.
+    /// The results of the callers.
     pub load: RoundResult,
 }
 
-/// What the idle connections to an interface cost.
+/// The cost of the idle connections to an interface.
 pub struct InterfaceCost {
     pub name: &'static str,
     pub connections: u64,
@@ -27,7 +27,7 @@ pub struct InterfaceCost {
     pub bytes: u64,
 }
 
-/// What was measured of the leader, round by round.
+/// The costs at the leader, round by round.
 #[derive(Default)]
 struct Costs {
     quiet_cpu: Vec<f64>,
@@ -40,20 +40,20 @@ impl Costs {
         median(self.quiet_cpu.clone()).unwrap_or(0.0)
     }
 
-    /// The memory in the first round. In later ones the leader uses again what it has freed.
+    /// The memory in the first round. In later ones the leader uses the memory again that it has freed.
     fn memory(&self) -> u64 {
         self.memory.first().copied().unwrap_or(0)
     }
 }
 
-/// The report. Of both arrays the first has what was measured with idle connections.
+/// The report. Of both arrays the first has the results with idle connections.
 pub struct Report {
     title: String,
     settings: Value,
     connections: u64,
     sides: Sides,
     costs: [Costs; 2],
-    /// Of the first round.
+    /// The costs of the first round.
     interfaces: Vec<InterfaceCost>,
 }
 

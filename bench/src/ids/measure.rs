@@ -25,14 +25,14 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(10);
 /// In this time a node has leased the worker ids that its callers can use: a further one every 0.3 s or so, up to 32.
 const GROWTH: Duration = Duration::from_secs(12);
-/// How often what the workers record is taken, where latencies are of no interest.
+/// How often the workers' records are taken, where latencies are of no interest.
 const DRAIN: Duration = Duration::from_millis(500);
 
-/// What is measured.
+/// The sides that are measured.
 struct Sides {
     /// The cluster, whose leader is asked for ids.
     ours: Target,
-    /// Each node of it.
+    /// Each node of the cluster.
     nodes: Vec<Target>,
     echo: Target,
     client: Client,
@@ -81,7 +81,7 @@ impl IdsOptions {
     ) -> Result<Round, Error> {
         let time = self.time();
         let (all_nodes, busy) = sides.all_nodes(time).await?;
-        // Their callers have gone, and they still hold what they leased.
+        // The nodes' callers have gone, and the nodes still hold the worker ids that they leased.
         let idle = entries::count(&sides.ours, &sides.client, time).await?;
         let single = alone.one_a_call(time).await?;
         let bursts = alone.many_a_call(time).await?;

@@ -38,7 +38,7 @@ pub struct IdsOptions {
 }
 
 impl IdsOptions {
-    /// What the streams ask for.
+    /// The load of the streams.
     pub fn load(&self) -> Load {
         Load {
             connections: self.connections as usize,

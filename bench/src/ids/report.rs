@@ -9,7 +9,7 @@ use crate::{
     sides::{Side, Sides},
 };
 
-/// What was measured in a round.
+/// The results of a round.
 pub struct Round {
     /// Log entries while nobody asks, and while all nodes make ids.
     pub idle: Entries,
@@ -24,7 +24,7 @@ pub struct Round {
     pub echo: RoundResult,
 }
 
-/// What was measured, a value for each round.
+/// The results, a value for each round.
 #[derive(Default)]
 struct Values {
     single: Vec<f64>,

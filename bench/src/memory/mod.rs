@@ -1,5 +1,5 @@
-//! `ratchet-bench memory`: what a bound on the leader's memory costs its callers, while somebody asks for many more keys
-//! than fit; and what a clean restart skips.
+//! `ratchet-bench memory`: the cost of a bound on the leader's memory for its callers, while somebody asks for many more
+//! keys than fit; and the numbers that a clean restart skips.
 
 mod measure;
 mod options;

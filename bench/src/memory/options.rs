@@ -49,7 +49,7 @@ pub struct MemoryOptions {
 }
 
 impl MemoryOptions {
-    /// What the callers request.
+    /// The load of the callers.
     pub fn load(&self) -> Load {
         Load {
             connections: self.callers as usize,

@@ -1,4 +1,4 @@
-//! The report of what a bound on the leader's memory costs: as a table for people, as JSON for programs.
+//! The report of the cost of a bound on the leader's memory: as a table for people, as JSON for programs.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::{
     sides::{Side, Sides},
 };
 
-/// What was measured of one cluster in a round.
+/// The results of one cluster in a round.
 pub struct Half {
-    /// What the callers saw.
+    /// The results of the callers.
     pub load: RoundResult,
     /// How long the round's keys took to be asked for.
     pub scan_time: Duration,
@@ -21,7 +21,7 @@ pub struct Half {
     pub memory: u64,
 }
 
-/// The report. Of both arrays the first has what was measured with the bound.
+/// The report. Of both arrays the first has the results with the bound.
 pub struct Report {
     title: String,
     settings: Value,

@@ -15,7 +15,7 @@ const KEYS: u64 = 10_000;
 /// How long a node may take to stop.
 const STOP_MAX: Duration = Duration::from_secs(300);
 
-/// What a clean restart did.
+/// The result of a clean restart.
 #[derive(Debug)]
 pub struct Restart {
     /// How long the nodes took to stop.

@@ -1,4 +1,4 @@
-//! What the tests of the subcommands have in common.
+//! The common helpers of the subcommands' tests.
 
 use std::{
     collections::BTreeSet,

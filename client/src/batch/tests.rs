@@ -1,4 +1,4 @@
-//! What batches are made of requests, and how answers are shared out.
+//! The batches that are made of requests, and how answers are shared out.
 
 mod named;
 mod script;

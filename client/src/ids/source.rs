@@ -3,7 +3,8 @@
 //! Callers take ids out of a [`Holder`]. One task, the *keeper*, looks at the clocks and asks for leases; it ends with the
 //! source.
 //!
-//! Invariant: what the holder asks for together is under way at the same time. It asks for more once all of that is answered.
+//! Invariant: asks that the holder makes together are under way at the same time. It makes more once all of them are
+//! answered.
 
 use std::{
     fmt,
@@ -54,7 +55,7 @@ pub trait Lessor: Send + Sync + 'static {
     /// True if the lease that was to be renewed is another's by now.
     fn is_lost(error: &Self::Error) -> bool;
 
-    /// What callers are told if the namespace has another format by now.
+    /// The error for callers if the namespace has another format by now.
     fn created_again(&self, format: &str) -> Self::Error;
 
     /// True if it is useless to ask again: callers are told at once.
@@ -88,7 +89,7 @@ impl<L: Lessor> Clone for IdSource<L> {
     }
 }
 
-/// What the leader says to an ask. `None`: the lease that was to be renewed is lost.
+/// The leader's answer to an ask. `None`: the lease that was to be renewed is lost.
 type LeaseAnswer<L> = Result<Option<Grant>, <L as Lessor>::Error>;
 
 struct Shared<L: Lessor> {
@@ -134,17 +135,18 @@ impl<L: Lessor> IdSource<L> {
         self.shared.holder.lock().workers().next()
     }
 
-    /// Takes up to `count_max` (at least 1) ids of one unit of time, with what their caller chose, if there are any at once.
+    /// Takes up to `count_max` (at least 1) ids of one unit of time, with the fields that their caller chose, if there are
+    /// any at once.
     ///
     /// # Errors
-    /// [`Wait`]: for what to wait.
+    /// [`Wait`] says for which event to wait.
     #[inline]
     pub fn try_take(&self, fixed: Fixed, count_max: u64) -> Result<Run, Wait> {
         let shared = &self.shared;
         shared.holder.lock().take(shared.lessor.mono_ns(), fixed, count_max)
     }
 
-    /// Takes up to `count_max` (at least 1) ids of one unit of time, with what their caller chose.
+    /// Takes up to `count_max` (at least 1) ids of one unit of time, with the fields that their caller chose.
     ///
     /// # Errors
     /// [`NotTaken`] if there is none before `deadline`.

@@ -1,4 +1,4 @@
-//! Ids that our users' systems made, and what is refused.
+//! Ids that our users' systems made, and texts that are refused.
 
 use crate::Format;
 

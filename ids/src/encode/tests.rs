@@ -1,4 +1,4 @@
-//! What does not fit into an id is refused by name. The rest is in `tests/round_trip.rs`.
+//! A value that does not fit into an id is refused by the name of its field. The rest is in `tests/round_trip.rs`.
 
 use super::*;
 

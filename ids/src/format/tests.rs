@@ -1,4 +1,4 @@
-//! What formats say of themselves, and which ones are refused.
+//! The properties of formats, and the formats that are refused.
 
 use super::*;
 
@@ -149,7 +149,7 @@ fn a_format_must_last_a_day() {
     // The numbers of a key must stay within 2^63 - 1 as well: 2^27 milliseconds x 2^36 ids, less than two days.
     assert!(Format::parse("bits text=base32 time-ms:42 sequence:36 key:22").is_ok());
     assert!(Format::parse("bits text=base32 time-ms:42 sequence:37 key:21").is_err());
-    // A date after the greatest one that fits.
+    // The second date lies after the greatest one that fits.
     assert!(Format::parse("yuewen-chapter epoch=9223-12-30").is_ok());
     assert!(Format::parse("yuewen-chapter epoch=9223-12-31").is_err());
 }

@@ -1,4 +1,4 @@
-//! Ids of a worker increase, differ from those of other chunks, and end without a wrap.
+//! Ids of a worker increase, differ from ids of other chunks, and end without a wrap.
 
 use std::collections::BTreeMap;
 
@@ -250,14 +250,14 @@ fn rows_lie_evenly_on_tables_whether_a_lease_makes_many_ids_or_one() {
         let id = generator.take(now_ms, fixed, 1).unwrap().ids(|| 0).next().unwrap();
         (format.decode_number(id).unwrap().parts().sequence % 4) as usize
     };
-    // One id a second.
+    // One generator makes one id a second.
     let mut generator = Generator::new(&format, 3, start_ms - 1, u64::MAX).unwrap();
     let mut tables = [0; 4];
     for second in 0..400 {
         tables[table(&mut generator, start_ms + second * 1_000)] += 1;
     }
     assert_eq!(tables, [100; 4]);
-    // One id of each lease.
+    // Each lease makes one id.
     let mut tables = [0; 4];
     for second in 0..4_000 {
         let now_ms = start_ms + second * 1_000;
@@ -301,7 +301,7 @@ proptest! {
         made.sort_unstable();
         made.dedup();
         prop_assert_eq!(made.len(), count);
-        // The ten values of one counter are all that a second has, whatever the type.
+        // The ten values of one counter are all that a second has, for all types together.
         let mut counted: Vec<Row> = (made.iter())
             .map(|row| (row.0, row.1, format.counter_per().map_or(0, |_| row.2)))
             .collect();

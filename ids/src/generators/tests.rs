@@ -1,4 +1,4 @@
-//! Ids of several worker ids increase and differ, whatever happens to their leases.
+//! Ids of several worker ids increase and differ, under all changes of their leases.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -19,7 +19,7 @@ fn format() -> impl Strategy<Value = Format> {
     prop::sample::select(&FORMATS[..]).prop_map(|text| Format::parse(text).unwrap())
 }
 
-/// What happens to the worker ids of a holder.
+/// An event of the worker ids of a holder.
 #[derive(Debug, Clone)]
 enum Step {
     /// The clock goes on or back by so many milliseconds, and so many ids are wanted.
@@ -31,7 +31,7 @@ enum Step {
     Lose(u64),
     /// Renewed, by so many milliseconds.
     Extend(u64, u64),
-    /// Released: the next lease begins above what was used.
+    /// Released: the next lease begins above the time that was used.
     Release(u64),
 }
 
@@ -54,11 +54,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..150)
 }
 
-/// What the leader knows: of each worker id the current or last lease's token, beginning and ceiling.
+/// The leader's knowledge: of each worker id the current or last lease's token, beginning and ceiling.
 #[derive(Default)]
 struct Ledger(BTreeMap<u64, (u64, u64, u64)>);
 
-/// A holder, and what it did.
+/// A holder, and the ids that it made.
 struct Story {
     format: Format,
     generators: Generators,
@@ -145,7 +145,7 @@ proptest! {
         for step in &steps {
             story.go(step);
         }
-        // Of those that were made while there was a lease all the time, each is greater than the one before.
+        // Of the ids that were made while there was a lease all the time, each is greater than the one before.
         prop_assert!(story.made.is_sorted_by(|a, b| a < b || a.0 < b.0));
         let differ: HashSet<u128> = story.made.iter().map(|(_, id)| *id).collect();
         prop_assert_eq!(differ.len(), story.made.len());

@@ -66,7 +66,7 @@ fn a_lease_that_was_lost_is_not_used_any_more_and_the_next_one_begins_above_its_
     holder.lost(renew(1), 6 * MS);
     assert_eq!(first(&mut holder, 6 * MS), Err(Wait::ForLease));
     assert_eq!(holder.asks(6 * MS), [Ask::Lease]);
-    // Of the same worker id, with its former ceiling as the new from.
+    // The next lease is of the same worker id, and begins at its former ceiling.
     let next = grant(2, NOW + 10_000, NOW + 20_000, NOW + 7);
     holder.granted(Ask::Lease, 7 * MS, 7 * MS, next).unwrap();
     let waits = Duration::from_millis(10_000 + 1 - BORROWED_MS - 7);
@@ -167,7 +167,7 @@ fn a_leader_far_behind_is_asked_once_a_second_and_then_for_another_worker() {
     holder.granted(renew(1), 9_000 * MS, 9_000 * MS, renewed).unwrap();
     assert!(first(&mut holder, 9_500 * MS).unwrap() > before);
     assert_eq!(holder.asks(9_500 * MS), [], "a second has not passed");
-    // At half speed.
+    // The time runs at half speed.
     let at_ceiling = 11_002 * MS;
     assert_eq!(holder.asks(at_ceiling), [renew(1)]);
     holder.granted(renew(1), at_ceiling, at_ceiling, renewed).unwrap();
@@ -201,7 +201,7 @@ fn a_leader_whose_clock_went_back_does_not_make_ids_go_back() {
     holder.granted(renew(1), 5_000 * MS, 5_000 * MS, renewed).unwrap();
     let after = first(&mut holder, 5_001 * MS).unwrap();
     assert!(after > before);
-    // Half as fast as the time.
+    // The holder's time runs half as fast as the leader's.
     assert_eq!(holder.now_ms(6_000 * MS), NOW + 5_500);
 }
 
@@ -386,7 +386,7 @@ fn a_holder_of_several_whose_leader_is_an_hour_behind_comes_to_its_time_once_all
     // A further lease by the new leader's time lies below the ids that were made.
     let behind = Grant { worker: 3, ..grant(2, 0, NOW - hour + 10_000, NOW - hour) };
     holder.granted(Ask::Further, MS, MS, behind).unwrap();
-    // At half speed, up to its ceiling.
+    // The time runs at half speed, up to the lease's ceiling.
     assert!(holder.take(19_900 * MS, Fixed::default(), 1).is_ok(), "number 7 goes on");
     let later = 20_200 * MS;
     assert_eq!(holder.take(later, Fixed::default(), 1), Err(Wait::ForLease));

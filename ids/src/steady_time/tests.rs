@@ -1,4 +1,4 @@
-//! The time never goes back, rides out short jumps, and follows those that last.
+//! The time never goes back, rides out short jumps, and follows jumps that last.
 
 use proptest::prelude::*;
 
@@ -35,7 +35,7 @@ impl Clocks {
         self.time.observe(self.mono_ms * MS_NS, wall_ms)
     }
 
-    /// Observes each 100 ms, and says how often it was told what, one after the other.
+    /// Observes each 100 ms. Returns the results, one after the other, and how often each came in a row.
     fn observe_for(&mut self, ms: u64) -> Vec<(Option<i64>, u32)> {
         let mut seen: Vec<(Option<i64>, u32)> = Vec::new();
         for _ in 0..ms / 100 {
@@ -61,7 +61,7 @@ fn a_difference_up_to_a_second_is_made_good_slowly_and_not_beyond() {
         let mut clocks = Clocks::new();
         clocks.off_ms = off_ms;
         assert_eq!(clocks.observe_after(0), None);
-        // One part in 32.
+        // The time makes good one part in 32.
         assert_eq!(clocks.off_after(3_200), off_ms / 10);
         assert_eq!(clocks.off_after(28_800), off_ms);
         // Nobody observes for an hour.
@@ -126,7 +126,7 @@ fn a_clock_that_jumps_again_must_last_anew() {
         assert_eq!(seen, [(None, 590)]);
     }
     assert_eq!(clocks.off_after(0), 0);
-    // What moves by less than a second from one reading to the next is no jump.
+    // A clock that moves by less than a second from one reading to the next makes no jump.
     clocks.off_ms = 52_900;
     clocks.observe_for(1_000);
     let step_ms = 52_900;
@@ -194,7 +194,7 @@ fn the_ends_of_the_numbers_are_no_trouble() {
     assert_eq!(time.now_ms(u64::MAX), u64::MAX);
 }
 
-/// What happens to a time.
+/// An event of a time.
 #[derive(Debug, Clone)]
 enum Event {
     Observe(u64),

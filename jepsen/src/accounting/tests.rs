@@ -11,7 +11,7 @@ fn taken(got: u64, last: u64, burnt_max: u64) -> TakenOfKey {
     TakenOfKey { got, last, burnt_max, is_raised: false }
 }
 
-/// What is wrong with the accounts of key own/1, under so many unclean changes of a step of 10.
+/// The errors in the accounts of key own/1, under so many unclean changes of a step of 10.
 fn judged(accounts: Accounts, taken: TakenOfKey, unclean_changes: u64) -> String {
     let key = "own/1".to_owned();
     let accounting =
@@ -24,7 +24,7 @@ fn judged(accounts: Accounts, taken: TakenOfKey, unclean_changes: u64) -> String
 fn what_callers_saw_skipped_is_accounted_as_skipped_and_no_more_than_leaders_may_have_left() {
     assert_eq!(judged(accounts(7, 0, 3), taken(7, 7, 0), 0), "");
     assert_eq!(judged(accounts(5, 4, 3), taken(5, 9, 0), 1), "");
-    // What the crashed leader had handed out of its last chunk counts as skipped.
+    // The numbers that the crashed leader had handed out of its last chunk count as skipped.
     assert_eq!(judged(accounts(3, 6, 3), taken(5, 9, 0), 1), "");
     assert_eq!(judged(accounts(6, 3, 3), taken(5, 9, 1), 1), "");
     let wrong = [
@@ -59,7 +59,7 @@ fn where_nothing_went_wrong_the_accounts_are_what_callers_got_and_what_floors_pa
     .assert_eq(&format!("{:?}", judged(accounting(9, 3))));
 }
 
-/// What is wrong with accounts that had `before` numbers left by leaders, then metrics that count `counted`, then
+/// The errors in accounts that had `before` numbers left by leaders, then metrics that count `counted`, then
 /// accounts that have `skipped` of each namespace.
 fn check_namespaces(
     before: u64, counted: u64, skipped: &[(&str, u64)], unclean_changes: u64, expected: Expect,
@@ -83,7 +83,7 @@ fn the_metric_has_what_the_accounts_have_and_gapless_namespaces_have_no_gaps() {
     check_namespaces(3, 3, &[("own", 3), ("invoice", 0)], 1, expect![""]);
     // The leader wrote more down between the two readings of the accounts.
     check_namespaces(3, 4, &[("own", 5)], 1, expect![""]);
-    // Who had counted the rest has ended.
+    // The process that had counted the rest has ended.
     check_namespaces(5, 4, &[("own", 3), ("shared", 2)], 2, expect![""]);
     check_namespaces(
         5,

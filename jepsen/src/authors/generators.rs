@@ -4,7 +4,7 @@
 //!   comparison with memory. (Leaf also compares with ZooKeeper at the start, where it writes the time every three seconds.)
 //! - *Baidu.* The same for seconds. Each start of a process takes a new worker id from a database, so that nothing is
 //!   forgotten.
-//! - *Yuewen.* One counter goes round, whatever the time.
+//! - *Yuewen.* One counter goes round, at any time.
 //! - *RongCloud.* The same, on each server; nothing in an id says which server made it.
 
 use ratchet_ids::{Format, Parts};
@@ -14,7 +14,7 @@ use crate::ids::IdNamespace;
 /// An author's way to make ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Author {
-    /// Who.
+    /// The author's name.
     pub name: &'static str,
     /// The format, as the checker knows it.
     pub namespace: IdNamespace,
@@ -82,7 +82,7 @@ impl Process {
         }
     }
 
-    /// What the next id has. `None` if it is refused, or its time is used up.
+    /// The parts of the next id. `None` if it is refused, or its time is used up.
     pub fn next(&mut self, format: &Format, clock_ms: u64) -> Option<Parts> {
         let tick = clock_ms / format.tick_ms();
         match self.kind {

@@ -1,4 +1,4 @@
-//! Machines with clocks that jump and processes that are restarted, and what became of their ids. Pure.
+//! Machines with clocks that jump and processes that are restarted, and the verdict on their ids. Pure.
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use ratchet_ids::{Format, InvalidFormat};
@@ -19,7 +19,7 @@ const SET_EVERY_MS: u32 = 1_500;
 /// A process makes so many ids in a millisecond of a busy second, one second in four; otherwise one.
 const BUSY: u64 = 13;
 
-/// What became of an author's ids.
+/// The verdict on an author's ids.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Judged {
     /// The author.

@@ -89,7 +89,7 @@ fn a_violation_shows_the_two_operations() {
     assert!(text.contains("[7, 7]") && !text.contains("[9, 9]"), "{text}");
 }
 
-/// Tries every order that the times allow, and every value for what has an unknown outcome.
+/// Tries every order that the times allow, and every value for an operation with an unknown outcome.
 fn brute_force(ops: &[Op]) -> bool {
     const VALUE_MAX: u64 = 9;
     fn place(ops: &[Op], done: u32, hwm: u64) -> bool {

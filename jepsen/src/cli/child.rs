@@ -30,7 +30,7 @@ pub fn run(subcommand: &str, arguments: &[String], out: &Path) -> io::Result<(Ve
     Ok((verdict, summary.unwrap_or_default()))
 }
 
-/// What a run printed: its verdict, and its progress with the errors of the harness.
+/// The output of a run: its verdict, and its progress with the errors of the harness.
 pub fn output(out: &Path) -> String {
     let files = ["verdict.txt", "progress.log"].map(|name| {
         let path = out.join(name);

@@ -41,7 +41,8 @@ pub struct Controls {
 /// Holes and accounts are judged when a run is over.
 const SHOWS_AT_THE_END: &str = "--seconds=10";
 
-/// A planted bug, the run that catches it, and what must be found then. A violation of another kind may have another cause.
+/// A planted bug, the run that catches it, and the finding that the run must have. A violation of another kind may have
+/// another cause.
 struct Control {
     bug: &'static str,
     finds: Finding,
@@ -50,7 +51,7 @@ struct Control {
     arguments: &'static [&'static str],
 }
 
-/// Those that take long come first: beside the last one that runs there is nothing left to run.
+/// Controls that take long come first: beside the last control that runs there is nothing left to run.
 const CONTROLS: &[Control] = &[
     Control {
         bug: "slow-disk-ends-term",
@@ -266,7 +267,7 @@ const CONTROLS: &[Control] = &[
 ];
 
 impl Control {
-    /// Whether nothing else may run beside it. Silence is also what a busy machine causes.
+    /// Whether nothing else may run beside it. A busy machine causes silence, too.
     fn needs_machine(&self) -> bool {
         self.nemesis.needs_machine() || self.finds == Finding::Silence
     }
@@ -320,7 +321,8 @@ impl Controls {
         self.row(row, "run", arguments, &hidden)
     }
 
-    /// Whether a control was caught, by what it must cause, or is not to be run. The row does not show the `hidden` arguments.
+    /// Whether a control was caught, by the finding that it must cause, or is not to be run. The row does not show the
+    /// `hidden` arguments.
     fn row(
         &self, (name, finds): (&str, Finding), subcommand: &str, arguments: &[&str],
         hidden: &[String],

@@ -21,8 +21,8 @@ use super::{
 const MANY_KEYS: u64 = 200_000;
 /// The keys of a workload under a limit: enough of them for some to be evicted in a short run.
 const LIMITED_KEYS: u64 = 20_000;
-/// The nemeses that run with many keys, too: what a leader change costs depends on their number, and may skip
-/// nothing if it was graceful.
+/// The nemeses that run with many keys, too: the cost of a leader change depends on their number, and may skip nothing if it
+/// was graceful.
 const MANY_KEYS_TOO: [Nemesis; 3] = [Nemesis::KillLeader, Nemesis::Transfer, Nemesis::Rolling];
 /// The nemeses that run under both fences: clocks are part of the argument of one fence only, and under the
 /// other fence all answers wait for a majority.

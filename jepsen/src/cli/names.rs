@@ -1,4 +1,4 @@
-//! What things are called on the command line.
+//! The names of things on the command line.
 
 use clap::ValueEnum;
 

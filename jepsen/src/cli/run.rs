@@ -22,7 +22,7 @@ pub struct Arguments {
     /// The faults.
     #[arg(long, value_enum, default_value = "composed")]
     pub nemesis: Nemesis,
-    /// What callers ask for.
+    /// The workload of the callers.
     #[arg(long, value_enum, default_value = "mixed")]
     pub workload: Workload,
     /// How many keys the workloads many-keys and skewed have.
@@ -55,7 +55,7 @@ pub struct Arguments {
     /// The program under test; by default `ratchet` beside this program.
     #[arg(long)]
     pub binary: Option<PathBuf>,
-    /// What is under test.
+    /// The product under test.
     #[arg(long, value_enum, default_value = "ratchet")]
     pub product: Product,
     /// The planted bug that the program shall have. It must be built with debug assertions.

@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 /// Which runs there are, and how many at a time.
 #[derive(Args, Clone, Copy)]
 pub struct SideBySide {
-    /// How many run at a time, of those that do not need the machine alone.
+    /// How many runs go on at a time, of those that do not need the machine alone.
     #[arg(long, default_value_t = 1)]
     side_by_side: usize,
-    /// Run only a part: a script may use what the others leave of the processor for something else.
+    /// Run only a part: a script may use the rest of the processor for something else.
     #[arg(long, value_enum, default_value = "all")]
     pub part: Part,
 }
@@ -24,17 +24,17 @@ pub struct SideBySide {
 pub enum Part {
     /// All runs.
     All,
-    /// Those that need the machine alone.
+    /// The runs that need the machine alone.
     Alone,
-    /// The others.
+    /// The other runs.
     Others,
 }
 
-/// Does each job, and returns what they came to, in no particular order. Jobs that need the machine alone come first, one after
-/// the other. Then the others come side by side.
+/// Does each job, and returns the results, in no particular order. Jobs that need the machine alone come first, one after the
+/// other. Then the others come side by side.
 ///
 /// # Errors
-/// A job failed. Those that had not begun are left out.
+/// A job failed. Jobs that had not begun are left out.
 pub fn do_each<J: Sync, R: Send>(
     jobs: &[J], how: SideBySide, needs_machine: impl Fn(&J) -> bool,
     work: impl Fn(&J) -> io::Result<R> + Sync,

@@ -1,4 +1,4 @@
-//! What a cluster consists of.
+//! The configuration of a cluster.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use crate::{history::Interface, manifest::Manifest, network::Port};
 
-/// What is under test.
+/// A product under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Product {
     /// `ratchet`.
@@ -16,7 +16,7 @@ pub enum Product {
 }
 
 impl Product {
-    /// Through what it can be asked.
+    /// The interfaces through which the product can be asked.
     pub fn interfaces(self) -> &'static [Interface] {
         match self {
             Product::Ratchet => &[
@@ -50,10 +50,10 @@ pub struct Timings {
     pub election_timeout_ms: u64,
 }
 
-/// What a cluster consists of.
+/// The configuration of a cluster.
 #[derive(Debug, Clone)]
 pub struct ClusterConfig {
-    /// What is under test.
+    /// The product under test.
     pub product: Product,
     /// The program.
     pub binary: PathBuf,
@@ -75,7 +75,8 @@ pub struct ClusterConfig {
     pub memory_max_mb: Option<u64>,
     /// Whether all connections are over TLS, and callers need a token.
     pub secure: bool,
-    /// What the nodes are pods of. It says where they listen and how they find each other, which the harness says otherwise.
+    /// The manifest whose pods the nodes are. It says where they listen and how they find each other, which the harness says
+    /// otherwise.
     pub manifest: Option<Manifest>,
     /// Whether each process runs in network and mount namespaces of its own, so that links can fail.
     pub isolated: bool,

@@ -1,4 +1,4 @@
-//! Looks for the secrets of a run in what it leaves behind: its report, its histories and the logs of its nodes.
+//! Looks for the secrets of a run in the files that it leaves behind: its report, its histories and the logs of its nodes.
 //!
 //! Invariant: a finding names the file of the secret, and not the secret.
 
@@ -11,7 +11,7 @@ use std::{
 
 /// How many bytes of a file are looked at together.
 const CHUNK_BYTES: u64 = 1 << 20;
-/// What is shorter gives nothing away, and may stand anywhere.
+/// A shorter text gives nothing away, and may stand anywhere.
 const SECRET_BYTES_MIN: usize = 16;
 
 /// A text that stands nowhere but in its file.
@@ -73,7 +73,7 @@ fn read(dir: &Path) -> io::Result<Vec<Secret>> {
     }
 }
 
-/// The files whose secrets stand in what `bytes` brings.
+/// The files whose secrets stand in `bytes`.
 fn found(mut bytes: impl Read, forbidden: &[Secret]) -> io::Result<BTreeSet<&str>> {
     let longest = forbidden.iter().map(|secret| secret.text.len()).max().unwrap_or_default();
     // Histories are long. So most places are passed over by their last two bytes.
@@ -85,7 +85,7 @@ fn found(mut bytes: impl Read, forbidden: &[Secret]) -> io::Result<BTreeSet<&str
     }
     let (mut looked_at, mut found) = (Vec::new(), BTreeSet::new());
     loop {
-        // A secret may have begun in what was read before.
+        // A secret may have begun in the bytes that were read before.
         looked_at.drain(..looked_at.len().saturating_sub(longest));
         let seen = looked_at.len();
         if bytes.by_ref().take(CHUNK_BYTES).read_to_end(&mut looked_at)? == 0 {

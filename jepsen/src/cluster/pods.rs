@@ -19,7 +19,7 @@ use crate::{
 
 /// The namespace of Kubernetes in which the pods are.
 const NAMESPACE: &str = "default";
-/// The first and the last address that pods get by turns. Those below belong to nodes.
+/// The first and the last address that pods get by turns. The addresses below belong to nodes.
 const HOSTS: (u8, u8) = (100, 250);
 /// Where the system looks for names first.
 const HOSTS_FILE: &str = "/etc/hosts";
@@ -33,7 +33,7 @@ struct Pod {
 
 /// The pods.
 pub struct Pods {
-    /// What they are made of.
+    /// The manifest of the pods.
     pub manifest: Manifest,
     dir: PathBuf,
     of_node: BTreeMap<Port, Pod>,
@@ -41,7 +41,7 @@ pub struct Pods {
 }
 
 impl Pods {
-    /// No pods yet. From now on this process, and those that it starts, know their names.
+    /// No pods yet. From now on this process and its child processes know their names.
     ///
     /// # Errors
     /// The file with the names cannot be written, or cannot take the place of the system's.

@@ -43,7 +43,7 @@ impl Process {
         }
     }
 
-    /// kill -9. Waits until the process has ended; returns whether that is what ended it.
+    /// kill -9. Waits until the process has ended; returns whether the signal ended it.
     pub fn kill(&mut self) -> bool {
         let (Process::Running(child) | Process::Paused(child)) = self else {
             return false;
@@ -60,7 +60,7 @@ impl Process {
     /// SIGTERM.
     pub fn terminate(&self) {
         if let Process::Running(child) = self {
-            // This fails if the process has just ended, which is what the signal is for.
+            // This fails if the process has just ended, which is the purpose of the signal.
             let _ = kill_process(Pid::from_child(child), Signal::TERM);
         }
     }

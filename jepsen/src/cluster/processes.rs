@@ -26,7 +26,7 @@ use crate::{
     nodes::Starts,
 };
 
-/// What a node's log says of any panic.
+/// The text of any panic in a node's log.
 const PANICKED: &str = " panicked";
 
 /// One node.
@@ -41,7 +41,7 @@ pub struct Node {
 
 /// A cluster. Dropping it kills its processes.
 pub struct Cluster {
-    /// What it consists of.
+    /// The configuration of the cluster.
     pub config: ClusterConfig,
     /// Its network; `None` on loopback addresses, where links cannot fail.
     pub network: Option<Network>,
@@ -119,7 +119,7 @@ impl Cluster {
     /// Sees that no file below `dir`, where the run is told of, tells a token or a private key of the cluster.
     ///
     /// # Errors
-    /// One does, or cannot be read.
+    /// A file does, or cannot be read.
     pub fn check_secrets_untold(&self, dir: &Path) -> io::Result<()> {
         self.secrets.as_ref().map_or(Ok(()), |secrets| secrets.check_untold(dir))
     }
@@ -152,7 +152,7 @@ impl Cluster {
         }
     }
 
-    /// Where callers reach a node, and what they show.
+    /// The address of a node, and the credentials of its callers.
     pub fn address(&self, id: Port) -> Address {
         let access = self.secrets.as_ref().map(|secrets| secrets.access.clone());
         Address::new(self.client_address(id), access)
@@ -244,7 +244,7 @@ impl Cluster {
         ]
     }
 
-    /// What says where a node listens, and how it finds the others.
+    /// The arguments that say where a node listens, and how it finds the others.
     fn place_arguments(&self, id: Port) -> Vec<String> {
         let peers = self.nodes[&id].is_founder.then(|| format!("--peers={}", self.founders()));
         let mut arguments = vec![
@@ -294,7 +294,7 @@ impl Cluster {
     /// A node's whole command line: its network namespace, its environment, the program, its arguments.
     ///
     /// # Errors
-    /// The manifest does not say what it is.
+    /// The manifest does not state the command line.
     fn command_line(&self, id: Port) -> io::Result<Vec<String>> {
         let mut words: Vec<String> = Vec::new();
         if self.network.is_some() {
@@ -383,7 +383,7 @@ impl Cluster {
         }
     }
 
-    /// kill -9. Waits until the process has ended; returns whether that is what ended it.
+    /// kill -9. Waits until the process has ended; returns whether the signal ended it.
     pub fn kill(&mut self, id: Port) -> bool {
         let node = self.node(id);
         let killed = match &node.disk {

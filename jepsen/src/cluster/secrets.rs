@@ -28,7 +28,7 @@ const MADE_BEFORE_S: i64 = 24 * 3_600;
 /// The secrets of a cluster.
 pub(super) struct Secrets {
     dir: PathBuf,
-    /// What callers show.
+    /// The credentials of callers.
     pub access: Arc<Access>,
 }
 
@@ -64,7 +64,7 @@ impl Secrets {
     /// Sees that no file below `dir` tells one of them.
     ///
     /// # Errors
-    /// One does, or cannot be read.
+    /// A file does, or cannot be read.
     pub fn check_untold(&self, dir: &Path) -> io::Result<()> {
         leaks::check(dir, &self.dir)
     }
@@ -77,7 +77,7 @@ impl Secrets {
             "--tls=require".to_owned(),
             file("tls-cert", &certificate),
             file("tls-key", &key),
-            // Before a cluster is founded nobody has a token in it. Who founds it shows a certificate.
+            // Before a cluster is founded nobody has a token in it. The caller that founds it shows a certificate.
             file("tls-client-ca", "ca.crt"),
             "--peer-tls=require".to_owned(),
             file("peer-tls-cert", &certificate),

@@ -33,7 +33,7 @@ impl Connection {
         }
     }
 
-    /// Asks once for each key, all of one namespace. Returns what each of them got.
+    /// Asks once for each key, all of one namespace. Returns the answer to each of them.
     pub async fn ask(
         &mut self, targets: &[Target], action: Action,
     ) -> Vec<Result<FirstAndLast, Failure>> {
@@ -70,7 +70,7 @@ async fn ask_on_stream(
     of_each(targets, client.ask_many(targets, &counts).await)
 }
 
-/// What each key got of the answer to a message.
+/// The part of each key in the answer to a message.
 fn of_each(
     targets: &[Target], answer: Result<Vec<Result<FirstAndLast, Status>>, Status>,
 ) -> Vec<Result<FirstAndLast, Failure>> {

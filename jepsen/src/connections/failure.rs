@@ -12,7 +12,7 @@ pub struct Failure {
     /// The node said that nothing was done, or nothing was sent: if the namespace is gapless, no number was taken. In
     /// others a number may have been skipped all the same.
     pub not_done: bool,
-    /// What the node or the connection said.
+    /// The message of the node or the connection.
     pub note: String,
 }
 

@@ -41,30 +41,30 @@ struct Connection {
     _driver: JoinSet<()>,
 }
 
-/// What a node says of numbers that it handed out.
+/// A node's answer about numbers that it handed out.
 #[derive(Deserialize)]
 struct Range {
     first: String,
     last: String,
 }
 
-/// What a node says of the last number that was handed out.
+/// A node's answer about the last number that was handed out.
 #[derive(Deserialize)]
 struct Last {
     last: Option<String>,
 }
 
-/// What a node says of a key's floor.
+/// A node's answer about a key's floor.
 #[derive(Deserialize)]
 struct Floor {
     floor: String,
 }
 
-/// What a node says of a request that failed.
+/// A node's answer to a request that failed.
 #[derive(Deserialize)]
 struct Problem {
     code: String,
-    /// What became of the request. Ratchet's own answers have it.
+    /// The outcome of the request. Ratchet's own answers have it.
     #[serde(default)]
     outcome: String,
     detail: String,
@@ -109,8 +109,8 @@ impl HttpConnection {
     async fn request(
         &mut self, method: Method, path: &str, body: Bytes,
     ) -> Result<(StatusCode, Bytes), Failure> {
-        // A connection that fails meanwhile is not kept: what it still answers would be taken for the answer to
-        // something else.
+        // A connection that fails meanwhile is not kept: a late answer on it would be taken for the answer to
+        // another request.
         let mut connection = match self.connection.take() {
             Some(connection) if !connection.requests.is_closed() => connection,
             Some(_) | None => Connection::open(&self.address).await?,
@@ -163,7 +163,7 @@ impl Connection {
     }
 }
 
-/// What a node says of a request that failed.
+/// The failure in a node's answer.
 fn problem(status: StatusCode, body: &[u8]) -> Failure {
     let problem: Problem = match read(status, body) {
         Ok(problem) => problem,
@@ -178,7 +178,7 @@ fn problem(status: StatusCode, body: &[u8]) -> Failure {
     }
 }
 
-/// What an answer means.
+/// Reads an answer to an action.
 fn judge(action: Action, status: StatusCode, body: &[u8]) -> Result<FirstAndLast, Failure> {
     if status != StatusCode::OK {
         return Err(problem(status, body));

@@ -1,7 +1,7 @@
 //! The interfaces of a node, as a caller uses them: gRPC, HTTP, and the protocol of Redis clients.
 //!
-//! Invariant: a call is judged by what was certainly sent and read. It failed only if the node certainly handed out
-//! nothing for it; what became of it is unknown otherwise.
+//! Invariant: a call is judged by the bytes that were certainly sent and read. It failed only if the node certainly
+//! handed out nothing for it; its outcome is unknown otherwise.
 
 mod connection;
 mod failure;

@@ -43,14 +43,14 @@ impl RespConnection {
         RespConnection { address: address.into(), connection: None }
     }
 
-    /// Asks once for each key, in one pipeline. Returns what each of them got. What was not answered before the
-    /// connection failed has an unknown outcome.
+    /// Asks once for each key, in one pipeline. Returns the answer to each of them. A request that was not
+    /// answered before the connection failed has an unknown outcome.
     pub async fn ask(
         &mut self, targets: &[Target], action: Action,
     ) -> Vec<Result<FirstAndLast, Failure>> {
         let mut answers = Vec::with_capacity(targets.len());
         if let Err(failure) = self.pipeline(targets, action, &mut answers).await {
-            // What the connection still answers would be taken for the answer to something else.
+            // A late answer on the connection would be taken for the answer to another request.
             self.connection = None;
             answers.resize(targets.len(), Err(failure));
         }
@@ -73,14 +73,14 @@ impl RespConnection {
             };
         });
         if let Err(failure) = exchanged.await {
-            // As above.
+            // A late reply on the connection would be taken for the reply to another command.
             self.connection = None;
             return Err(failure);
         }
         replied
     }
 
-    /// Adds to `answers` what is read.
+    /// Adds the answers that are read to `answers`.
     async fn pipeline(
         &mut self, targets: &[Target], action: Action,
         answers: &mut Vec<Result<FirstAndLast, Failure>>,
@@ -157,7 +157,7 @@ fn write_words(pipeline: &mut Vec<u8>, words: &[impl AsRef<str>]) {
     }
 }
 
-/// What a reply means.
+/// Reads a reply to an action.
 fn judge(action: Action, reply: Reply) -> Result<FirstAndLast, Failure> {
     match (action, reply) {
         // The reply is the last number. A range that would begin below 1 is one that the checker refuses.

@@ -1,4 +1,4 @@
-//! A file's bytes, and how to undo what was written to them since they were last synced.
+//! A file's bytes, and how to undo the writes since their last sync.
 
 #[derive(Clone)]
 struct Undo {
@@ -10,9 +10,9 @@ struct Undo {
 /// A file.
 #[derive(Clone, Default)]
 pub struct Content {
-    /// What a reader reads.
+    /// The bytes that a reader gets.
     pub bytes: Vec<u8>,
-    /// Since the last fsync, oldest first.
+    /// The writes since the last fsync, oldest first.
     undo: Vec<Undo>,
     poisoned: bool,
 }
@@ -37,15 +37,15 @@ impl Content {
         self.bytes.resize(to, 0);
     }
 
-    /// Makes durable what was written so far.
+    /// Makes the writes so far durable.
     pub fn sync(&mut self) {
         if !self.poisoned {
             self.undo.clear();
         }
     }
 
-    /// An fsync fails. What it should have saved is lost at the next power cut, even if a later fsync
-    /// succeeds.
+    /// An fsync fails. The writes that it should have saved are lost at the next power cut, even if a
+    /// later fsync succeeds.
     pub fn poison(&mut self) {
         self.poisoned = true;
     }

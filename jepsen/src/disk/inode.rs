@@ -1,4 +1,4 @@
-//! A file or a directory, and what `stat` says of it.
+//! A file or a directory, and its attributes.
 
 use std::time::SystemTime;
 
@@ -14,7 +14,7 @@ pub enum Inode {
     File(Content),
 }
 
-/// What `stat` says.
+/// The attributes that `stat` shows.
 pub fn attributes(ino: u64, inode: &Inode) -> FileAttr {
     let (kind, perm, size) = match inode {
         Inode::Dir(_) => (FileType::Directory, 0o755, BLOCK_BYTES),

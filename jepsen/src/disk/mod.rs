@@ -1,4 +1,4 @@
-//! A file system in memory that does to a node what bad disks and power cuts do.
+//! A file system in memory that fails a node as bad disks and power cuts do.
 //!
 //! It is mounted over FUSE, so that the node uses it through the kernel like any other file system. A file
 //! records how to undo the writes since its last fsync, and a directory how to undo the changes of its names;

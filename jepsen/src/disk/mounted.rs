@@ -46,13 +46,13 @@ impl Disk {
         done
     }
 
-    /// What it has done so far.
+    /// The counts of the disk's operations so far.
     pub fn counts(&self) -> DiskCounts {
         self.state.lock().counts
     }
 
-    /// A power cut: each file keeps what was synced, and at most the first `kept` of the writes that were
-    /// not. Only while no process uses the disk. Returns how many bytes were lost.
+    /// A power cut: each file keeps the synced bytes, and at most the first `kept` of the writes that
+    /// were not synced. Only while no process uses the disk. Returns how many bytes were lost.
     pub fn lose_unsynced(&self, kept: usize) -> u64 {
         let mut state = self.state.lock();
         let mut lost = 0;
@@ -64,13 +64,13 @@ impl Disk {
         lost
     }
 
-    /// What a power cut does to names: those that their directory's last fsync did not save are lost,
-    /// as some file system might lose them. Only while no process has the disk in use. Answers which.
+    /// Cuts the power for names: names that their directory's last fsync did not save are lost, as some
+    /// file system might lose them. Only while no process has the disk in use. Answers which.
     pub fn lose_names(&self, rng: &mut StdRng) -> Vec<OsString> {
         self.state.lock().lose_names(rng)
     }
 
-    /// What it holds now, as a copy taken at this moment would.
+    /// The content of the disk now, as a copy taken at this moment has it.
     pub fn image(&self) -> Image {
         self.state.lock().image.clone()
     }

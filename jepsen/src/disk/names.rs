@@ -1,4 +1,4 @@
-//! A directory: its names, and how to undo what was done to them since it was last synced.
+//! A directory: its names, and how to undo their changes since it was last synced.
 //!
 //! A name is durable once its *directory* was synced, and not before: that is all that POSIX promises. A
 //! [`Loss`] decides which of the other changes survive a power cut.
@@ -19,7 +19,7 @@ type Entries = BTreeMap<OsString, u64>;
 struct Change {
     at: u64,
     names: Vec<(OsString, Option<u64>)>,
-    /// Whether what it gave a name to, or something in there, was synced after it.
+    /// Whether the file or directory that it gave a name to, or something in there, was synced after it.
     target_synced: bool,
 }
 
@@ -27,9 +27,9 @@ struct Change {
 #[derive(Debug, Clone, Default)]
 pub struct Names {
     entries: Entries,
-    /// As of the last fsync of the directory.
+    /// The entries as of the last fsync of the directory.
     durable: Entries,
-    /// Since then, oldest first.
+    /// The changes since then, oldest first.
     changes: Vec<Change>,
     poisoned: bool,
 }
@@ -45,7 +45,7 @@ pub struct Names {
 pub enum Loss {
     /// All since a moment, over the whole disk.
     Since(u64),
-    /// Any, at random, except names of what was synced.
+    /// Any changes, at random, except names of synced files and directories.
     Any,
 }
 
@@ -73,7 +73,7 @@ impl Names {
         &self.entries
     }
 
-    /// What a name stands for.
+    /// The inode of a name.
     pub fn get(&self, name: &OsStr) -> Option<u64> {
         self.entries.get(name).copied()
     }
@@ -84,7 +84,7 @@ impl Names {
         self.changes.push(Change { at, names, target_synced: false });
     }
 
-    /// Makes durable what was changed so far.
+    /// Makes the changes so far durable.
     pub fn sync(&mut self) {
         if !self.poisoned {
             self.durable.clone_from(&self.entries);
@@ -92,8 +92,8 @@ impl Names {
         }
     }
 
-    /// An fsync of the directory fails. What it should have saved is lost at the next power cut, even if a
-    /// later fsync succeeds.
+    /// An fsync of the directory fails. The changes that it should have saved are lost at the next power cut,
+    /// even if a later fsync succeeds.
     pub fn poison(&mut self) {
         self.poisoned = true;
     }

@@ -7,12 +7,12 @@ use rand::{RngExt, rngs::StdRng};
 /// How long an fsync takes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Pace {
-    /// No time.
+    /// An fsync takes no time.
     #[default]
     Quick,
-    /// At least and at most so long, each one another time.
+    /// An fsync takes at least and at most so long, each one another time.
     Slow(Duration, Duration),
-    /// Until the disk has other faults.
+    /// An fsync hangs until the disk has other faults.
     Hanging,
 }
 
@@ -27,7 +27,7 @@ impl Pace {
     }
 }
 
-/// What an fsync waits for: the time that it takes, or other faults of its disk.
+/// The wait of an fsync: the time that it takes, or other faults of its disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wait {
     pub(super) takes: Duration,

@@ -1,4 +1,4 @@
-//! The files and directories of a disk, its faults, and what a power cut does to it.
+//! The files and directories of a disk, its faults, and the effects of a power cut on it.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -23,8 +23,8 @@ mod tests;
 /// The faults of a disk.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DiskFaults {
-    /// Every fsync fails with EIO, and what it should have saved is lost at the next power cut even
-    /// if a later fsync succeeds: the kernel marks such pages clean.
+    /// Every fsync fails with EIO, and the writes that it should have saved are lost at the next
+    /// power cut even if a later fsync succeeds: the kernel marks such pages clean.
     pub sync_fails: bool,
     /// Writes fail with ENOSPC.
     pub full: bool,
@@ -32,7 +32,7 @@ pub struct DiskFaults {
     pub pace: Pace,
 }
 
-/// What a disk has done so far.
+/// The counts of a disk's operations so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DiskCounts {
     /// Fsyncs that were made to fail.
@@ -127,7 +127,7 @@ impl State {
         self.dir(parent)?.get(name).ok_or(Errno::ENOENT)
     }
 
-    /// Changes what names of a directory stand for.
+    /// Changes the inodes of names of a directory.
     pub(super) fn change(
         &mut self, parent: INodeNo, names: Vec<(OsString, Option<u64>)>,
     ) -> Result<(), Errno> {
@@ -201,7 +201,8 @@ impl State {
         Ok(data.len() as u32)
     }
 
-    /// Syncs the bytes of a file or the names of a directory; returns what whoever asked waits for, if it must wait.
+    /// Syncs the bytes of a file or the names of a directory; returns the wait of the caller, if it
+    /// must wait.
     pub(super) fn sync(&mut self, ino: INodeNo) -> Result<Option<Wait>, Errno> {
         if self.faults.sync_fails {
             self.counts.sync_failed += 1;
@@ -284,7 +285,7 @@ impl State {
 }
 
 impl Wait {
-    /// Waits. A disk that works again has done what it was asked for.
+    /// Waits. A disk that works again has done the fsync.
     pub(super) fn end(self, disk: &Mutex<State>) {
         let mut state = disk.lock();
         let eased = state.eased.clone();

@@ -1,4 +1,4 @@
-//! What all callers of gapless keys have in common: how the answer to a call is recorded.
+//! The common part of all callers of gapless keys: how the answer to a call is recorded.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     target::Target,
 };
 
-/// What callers share.
+/// The state that callers share.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub ledger: Arc<Ledger>,
@@ -41,7 +41,7 @@ impl Shared {
         GaplessCall { target, count, invoked_ns: self.recorder.now() }
     }
 
-    /// Records the answer to a call. `request` is what a violation calls it.
+    /// Records the answer to a call. `request` is the name of the request in violations.
     pub fn answered(
         &self, call: &GaplessCall, answer: FirstAndLast, (node, interface): (u64, Interface),
         request: &str,

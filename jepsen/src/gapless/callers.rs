@@ -34,7 +34,7 @@ const UNNAMED: [Interface; 4] =
 /// How long a healed cluster may take to answer each caller's last request.
 const LAST_ANSWER_MAX: Duration = Duration::from_secs(20);
 
-/// The callers at work, and what they were answered.
+/// The callers at work, and the answers that they got.
 pub struct GaplessCallers {
     callers: JoinSet<()>,
     stop: watch::Sender<bool>,
@@ -85,7 +85,7 @@ impl GaplessCallers {
         });
     }
 
-    /// What they were answered so far.
+    /// The answers to the callers so far.
     pub fn ledger(&self) -> Arc<Ledger> {
         self.shared.ledger.clone()
     }

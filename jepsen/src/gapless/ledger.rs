@@ -1,4 +1,4 @@
-//! What callers of gapless keys were answered, and whether it is what they may see. Pure, but for its locks.
+//! The answers to callers of gapless keys, and whether callers may see them. Pure, but for its locks.
 //!
 //! The numbers of a key are 1, 2, 3, ... up to the last one taken. Each belongs to one answer, or to a call of which its
 //! caller was told that the outcome is not known. A call that failed in any other way took nothing. So each hole is filled by
@@ -10,14 +10,14 @@ use parking_lot::Mutex;
 
 use crate::client::FirstAndLast;
 
-/// What was answered, and what was wrong with it.
+/// The answers, and the errors in them.
 #[derive(Default)]
 pub struct Ledger {
     accounts: Mutex<BTreeMap<String, Account>>,
     violations: Mutex<Vec<String>>,
 }
 
-/// What became of a key.
+/// The answers of a key.
 #[derive(Default)]
 struct Account {
     /// The ranges that were answered, by their first numbers.
@@ -37,7 +37,7 @@ struct Unknown {
 }
 
 impl Ledger {
-    /// Notes an answer. `request` is what it was an answer to.
+    /// Notes an answer. `request` is the name of its request.
     pub(super) fn answered(
         &self, key: &str, (first, last): FirstAndLast, returned_ns: u64, request: &str,
     ) {
@@ -59,12 +59,12 @@ impl Ledger {
         account.unknown.push(Unknown { count, invoked_ns });
     }
 
-    /// Notes what was wrong.
+    /// Notes a violation.
     pub(super) fn violated(&self, why: String) {
         self.violations.lock().push(why);
     }
 
-    /// What was wrong so far.
+    /// The violations so far.
     pub fn violations(&self) -> Vec<String> {
         self.violations.lock().clone()
     }
@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// What is wrong with key "k" after answers, calls of unknown outcome and the last number.
+    /// The violations of key "k" after answers, calls of unknown outcome and the last number.
     fn judged(given: &[FirstAndLast], unknown: &[(u64, u64)], last: u64) -> String {
         let ledger = Ledger::default();
         for range in given {
@@ -176,16 +176,16 @@ mod tests {
     #[test]
     fn a_hole_is_explained_by_callers_who_were_told_and_who_asked_before_the_numbers_above_it() {
         assert_eq!(judged(&[(1, 2), (6, 6)], &[(2, 0), (1, 5)], 6), "");
-        // At the end, too.
+        // A hole at the end is explained, too.
         assert_eq!(judged(&[(1, 2)], &[(2, 900)], 4), "");
-        // And a call that took nothing explains nothing.
+        // A call that took nothing explains nothing.
         assert_eq!(judged(&[(1, 2)], &[(2, 900)], 2), "");
         let unexplained = [
             judged(&[(1, 2), (6, 6)], &[], 6),
             judged(&[(1, 2), (6, 6)], &[(2, 0), (1, 6)], 6),
-            // Each call once.
+            // Each call explains one hole alone.
             judged(&[(1, 2), (5, 5), (8, 8)], &[(2, 0), (1, 0)], 8),
-            // All numbers of a call, or none.
+            // A call explains all of its numbers, or none.
             judged(&[(1, 2), (5, 5)], &[(3, 0), (1, 0)], 5),
         ];
         expect![[r#"

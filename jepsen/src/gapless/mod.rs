@@ -1,7 +1,7 @@
-//! Callers of gapless keys, beside the others of a run, and what must hold of their numbers.
+//! Callers of gapless keys, beside the others of a run, and the rules for their numbers.
 //!
-//! From below to above: `ledger` judges, `asked` records what came of a call, `named`, `with_client`, `unnamed` and
-//! `recreated` are four kinds of callers, each with a namespace of its own, and `callers` runs them.
+//! From below to above: `ledger` judges, `asked` records the outcome of a call, `named`, `with_client`, `unnamed`
+//! and `recreated` are four kinds of callers, each with a namespace of its own, and `callers` runs them.
 
 mod asked;
 mod callers;

@@ -17,7 +17,7 @@ use crate::{
 /// One caller.
 pub(super) struct Caller {
     pub shared: Shared,
-    /// What its ids begin with.
+    /// The prefix of its request ids.
     pub name: String,
     pub keys: u64,
     pub rng: StdRng,

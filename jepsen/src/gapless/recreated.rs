@@ -1,8 +1,8 @@
 //! A caller that deletes its namespace now and then, and creates it again. Numbers of a key go on growing, and follow one
 //! another without a hole for as long as the namespace exists.
 //!
-//! A copy of a request to delete may arrive late, and delete what was created since. Then there is no such namespace, and the
-//! caller creates it again.
+//! A copy of a request to delete may arrive late, and delete the namespace that was created since. Then there is no such
+//! namespace, and the caller creates it again.
 
 use rand::{RngExt, rngs::StdRng};
 use tonic::Code;

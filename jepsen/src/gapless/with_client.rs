@@ -1,4 +1,5 @@
-//! Callers with the product's client. It merges what they ask for, gives its messages ids of its own, and sends them again.
+//! Callers with the product's client. It merges their requests, gives its messages ids of its own, and sends them
+//! again.
 //!
 //! An error other than [`Error::OutcomeUnknown`] says that nothing was taken. With an id of the application, an unknown
 //! outcome is no end: the caller asks again until it is answered.
@@ -21,7 +22,7 @@ use crate::{
 /// One caller.
 pub(super) struct Caller {
     pub shared: Shared,
-    /// What its ids begin with.
+    /// The prefix of its request ids.
     pub name: String,
     /// The client, which other callers have as well.
     pub client: Arc<ProductClient>,

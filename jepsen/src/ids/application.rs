@@ -39,7 +39,7 @@ pub(super) fn live(seen: &Seen, rng: &mut StdRng, stopped: &watch::Receiver<bool
         }
     };
     runtime.block_on(async {
-        // The last clone of the `Ids` goes before the runtime does, and what releases its worker id is never run.
+        // The last clone of the `Ids` goes before the runtime does, and the task that releases its worker id is never run.
         if let Err((namespace, error)) = make_ids(seen, rng, stopped).await {
             seen.failed(IdInterface::Application, namespace, error.to_string());
             sleep(Duration::from_millis(rng.random_range(20..100))).await;
@@ -81,7 +81,7 @@ fn choose_place(rng: &mut StdRng) -> usize {
     scarce.filter(|_| rng.random_bool(0.5)).unwrap_or(any)
 }
 
-/// Makes some ids. If that fails on the way, those that were made count all the same.
+/// Makes some ids. If that fails on the way, the ids that were made count all the same.
 async fn make(seen: &Seen, ids: &Ids, maker: Maker, wish: &Wish) -> Result<(), Error> {
     let parameters: Vec<_> = wish.named_parameters().collect();
     let ids = ids.with(&parameters)?;

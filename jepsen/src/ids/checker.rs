@@ -1,14 +1,14 @@
-//! Judges ids that were taken: unique, in the order that their format promises, made of what was asked for, and of a time
+//! Judges ids that were taken: unique, in the order that their format promises, made of the requested fields, and of a time
 //! near the real one. Pure.
 //!
 //! - *Unique* over the whole run, in each namespace. In a format with a date, for each key: two keys may have the same id.
-//! - *Order.* Ids of a format with a worker rise in what one maker makes one after the other with the same parameters, while
+//! - *Order.* Ids of a format with a worker rise as one maker makes them one after the other with the same parameters, while
 //!   the worker field is the same. A node that was restarted counts as the same maker: if it has the same worker id, its lease
-//!   lies above the one before. In what one process of a node makes, they rise whatever worker ids it has, unless clocks are
-//!   touched. If the format's counter runs on, only their times do not go back. Ids of a format without a worker rise for each
-//!   key, whoever asked; with a date, the order number rises and the date does not go back. Nothing else is promised, and
-//!   nothing else is checked.
-//! - *Fields* are what was asked for: parameters, key, constants. The text parses to the id that prints it.
+//!   lies above the one before. Ids of one process of a node rise under all of its worker ids, unless clocks are touched. If
+//!   the format's counter runs on, only their times do not go back. Ids of a format without a worker rise for each key, from
+//!   all callers; with a date, the order number rises and the date does not go back. Nothing else is promised, and nothing
+//!   else is checked.
+//! - *Fields* have the requested values: parameters, key, constants. The text parses to the id that prints it.
 //! - *Time.* A [`Distance`] from the harness's clock between call and answer, at most.
 
 use std::collections::{BTreeMap, HashMap};
@@ -29,7 +29,7 @@ mod tests;
 /// How many violations of a rule are told.
 const TOLD_MAX: usize = 5;
 
-/// What ids promise.
+/// A rule that ids promise to keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
@@ -37,7 +37,7 @@ pub enum Rule {
     Unique,
     /// Ids rise.
     Order,
-    /// Ids hold what was asked for.
+    /// Ids hold the requested fields.
     Fields,
     /// Ids have the time at which they were made.
     Time,
@@ -55,7 +55,7 @@ pub struct Checker {
     farthest_ms: u64,
 }
 
-/// How often each rule was broken, and what is told of it.
+/// How often each rule was broken, and its first violations in words.
 #[derive(Debug, Clone, Default)]
 struct Broken(BTreeMap<Rule, (u64, Vec<String>)>);
 
@@ -69,7 +69,7 @@ impl Broken {
     }
 }
 
-/// What was taken in one namespace.
+/// The ids that were taken in one namespace.
 struct Judged {
     namespace: IdNamespace,
     format: Format,
@@ -78,7 +78,7 @@ struct Judged {
     series: HashMap<Series, Vec<Span>>,
 }
 
-/// Who took ids, and when.
+/// The place of a call that took ids, and its time.
 #[derive(Debug, Clone, Copy)]
 struct CheckedCall {
     maker: Maker,
@@ -86,7 +86,7 @@ struct CheckedCall {
     returned_ns: u64,
 }
 
-/// What rises.
+/// A series that rises.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Series {
     /// Ids that one maker makes with the same worker id and the same parameters.
@@ -109,7 +109,7 @@ impl Series {
 }
 
 impl Checker {
-    /// Nothing was taken yet.
+    /// A checker that has judged no ids yet.
     ///
     /// # Errors
     /// [`InvalidFormat`] if a namespace has such a format.
@@ -134,7 +134,7 @@ impl Checker {
         })
     }
 
-    /// Judges what one call took, all but the order among calls.
+    /// Judges the ids that one call took, all but the order among calls.
     pub fn add(&mut self, taken: &TakenIds) {
         let call = u32::try_from(self.calls.len()).unwrap_or(u32::MAX);
         self.calls.push(CheckedCall {
@@ -200,7 +200,7 @@ impl Checker {
         }
     }
 
-    /// What the harness's clock showed during a call.
+    /// The time of the harness's clock during a call.
     fn window(&self, taken: &TakenIds) -> Window {
         let ms = |run_ns: u64| self.start_ms + run_ns / 1_000_000;
         Window {
@@ -216,7 +216,7 @@ impl Checker {
         counts.map(|(rule, (count, _))| (*rule, *count)).collect()
     }
 
-    /// What was wrong so far.
+    /// The violations so far.
     pub fn violations(&self) -> Vec<String> {
         let mut all: Vec<String> = Vec::new();
         for (rule, (count, told)) in &self.broken.0 {
@@ -260,7 +260,7 @@ impl Judged {
     }
 }
 
-/// What the harness's clock showed during a call, in milliseconds since 1970.
+/// The time of the harness's clock during a call, in milliseconds since 1970.
 struct Window {
     from_ms: u64,
     to_ms: u64,
@@ -299,7 +299,7 @@ fn decode<'a>(format: &'a Format, said: &Said) -> Result<Decoded<'a>, String> {
     }
 }
 
-/// What is wrong with the fields that the caller chose.
+/// The violation in the fields that the caller chose.
 fn wrong_field(
     parameters: &[(&'static str, u64)], taken: &TakenIds, decoded: &Decoded<'_>,
 ) -> Option<String> {
@@ -340,7 +340,7 @@ fn values(
     }
 }
 
-/// Adds a value to what one call took of its series. It must lie above the values before it in the answer.
+/// Adds a value to the span that one call took of its series. It must lie above the values before it in the answer.
 fn extend(
     rising: &mut Vec<(Series, Span)>, series: Series, value: u128, taken: &TakenIds,
     disorder: impl FnOnce(String),

@@ -17,7 +17,7 @@ use crate::{
     proto::{Key, NextIdsRequest, NextIdsResponse, ids_client::IdsClient, key::Kind},
 };
 
-/// Through what ids are taken.
+/// An interface through which ids are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum IdInterface {
@@ -57,12 +57,12 @@ pub struct Messages {
     answers: Streaming<NextIdsResponse>,
 }
 
-/// What a node says of ids that it made.
+/// A node's answer about ids that it made.
 #[derive(Deserialize)]
 struct MadeIds {
-    /// Those that fit 64 bits, unless texts are asked for.
+    /// The ids that fit 64 bits, unless texts are asked for.
     numbers: Vec<String>,
-    /// The others.
+    /// The ids that do not fit, or all of them as texts.
     texts: Vec<String>,
 }
 
@@ -98,7 +98,7 @@ impl IdConnection {
                 let answer = timeout(DEADLINE, on_stream(client, messages, request(wish))).await;
                 let answer = answer.unwrap_or_else(|_| Err(Failure::unknown("no answer in time")));
                 if answer.is_err() {
-                    // What it still answers would be taken for the answer to something else.
+                    // A late answer on it would be taken for the answer to another request.
                     *messages = None;
                 }
                 answer.map(said)

@@ -14,17 +14,17 @@ const UNTOUCHED_MS: u64 = 6_000;
 /// How far the time in an id may lie from the harness's clock between call and answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Distance {
-    /// At any time, in milliseconds.
+    /// The distance at any time, in milliseconds.
     pub always_ms: u64,
-    /// What each second of the run may add, in milliseconds: the time follows a monotonic clock whose rate is wrong, until its
-    /// wall clock has been believed.
+    /// The distance that each second of the run may add, in milliseconds: the time follows a monotonic clock whose rate is
+    /// wrong, until its wall clock has been believed.
     pub per_second_ms: u64,
 }
 
 impl Distance {
     /// Under these faults.
     ///
-    /// Clocks that jump: a node begins with whatever its wall clock shows, which is off by the jump.
+    /// Clocks that jump: a node begins with the time of its wall clock, which is off by the jump.
     pub fn under(nemesis: Nemesis, fence: Fence) -> Distance {
         let untouched = Distance { always_ms: UNTOUCHED_MS, per_second_ms: 0 };
         match nemesis {
@@ -51,7 +51,7 @@ impl Distance {
         Distance { per_second_ms: (drift * 1_000.0).ceil() as u64, ..self }
     }
 
-    /// At a time of the run.
+    /// The distance at a time of the run, in milliseconds.
     pub fn at(self, run_ns: u64) -> u64 {
         self.always_ms + self.per_second_ms * run_ns.div_ceil(1_000_000_000)
     }

@@ -1,8 +1,8 @@
 //! Ids with a shape: callers that take them beside a run's other callers, and a checker of their own.
 //!
-//! From below to above: `namespace` lists the formats, `taken` is what a call was answered, `order` and `distance` are rules,
-//! `checker` judges all that was taken. `wish` is what is asked for, `connection` carries it, `caller` and `application`
-//! ask, `seen` is what they share, and `callers` runs them.
+//! From below to above: `namespace` lists the formats, `taken` is the answer to a call, `order` and `distance` are rules,
+//! `checker` judges all ids that were taken. `wish` is a request, `connection` carries it, `caller` and `application` ask,
+//! `seen` is the state that they share, and `callers` runs them.
 
 mod application;
 mod caller;

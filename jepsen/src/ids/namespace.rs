@@ -15,19 +15,19 @@ pub struct IdNamespace {
     pub count_max: u32,
 }
 
-/// What callers of any interface ask for: no parameters, and at most 64 bits.
+/// The namespace that callers of any interface ask for: no parameters, and at most 64 bits.
 pub const PLAIN: &str = "ids-snowflake";
 
-/// Few worker ids: makers wait for one another, and get what others had. Its counters begin anew each second: makers that have
-/// one worker id at a time make the same ids soon.
+/// Few worker ids: makers wait for one another, and get worker ids that others had. Its counters begin anew each second:
+/// makers that have one worker id at a time make the same ids soon.
 pub const SCARCE: &str = "ids-own";
 
 const NO_KEYS: IdNamespace =
     IdNamespace { name: PLAIN, format: "snowflake", parameters: &[], keys: 0, count_max: 2_000 };
 
-/// All. First those with a worker: any node makes their ids, and so does the product's client. The large calls of those whose
-/// unit of time is a second use up their counters. Then those without a worker: the leader makes their ids, from the sequence
-/// of a key.
+/// All namespaces. First come the ones with a worker: any node makes their ids, and so does the product's client. The large
+/// calls of namespaces whose unit of time is a second use up their counters. Then come the ones without a worker: the leader
+/// makes their ids, from the sequence of a key.
 pub static ALL: [IdNamespace; 10] = [
     NO_KEYS,
     IdNamespace {
@@ -92,7 +92,7 @@ pub static ALL: [IdNamespace; 10] = [
 /// So many of [`ALL`] have a worker.
 const WITH_WORKER: usize = 7;
 
-/// Those that have a worker, at the same places.
+/// The namespaces that have a worker, at the same places.
 pub fn with_worker() -> &'static [IdNamespace] {
     &ALL[..WITH_WORKER]
 }

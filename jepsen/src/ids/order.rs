@@ -1,6 +1,6 @@
-//! Whether what one maker made, or one key was given, rises. Pure.
+//! Checks that the ids of one maker, or of one key, rise. Pure.
 
-/// What one call took of a series.
+/// The values that one call took of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     /// When it was asked for, in nanoseconds.

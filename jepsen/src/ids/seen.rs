@@ -1,4 +1,4 @@
-//! What all callers of ids share: the nodes, the checker, and the bound of what it keeps.
+//! The state that all callers of ids share: the nodes, the checker, and the bound of its memory.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,7 @@ use crate::{
     record::{Flow, Recorder},
 };
 
-/// What callers share.
+/// The state that callers share.
 pub struct Seen {
     pub(super) nodes: KnownNodes,
     pub(super) starts: Starts,
@@ -84,12 +84,12 @@ impl fmt::Display for Figures {
     }
 }
 
-/// What the verdict on a run depends on.
+/// The findings on which the verdict on a run depends.
 #[derive(Debug, Clone, Default)]
 pub struct Findings {
-    /// What was wrong.
+    /// The rules that were broken.
     pub violations: Vec<String>,
-    /// What did not happen, although the run says nothing without it.
+    /// The events that did not happen, although the run says nothing without them.
     pub shortcomings: Vec<String>,
 }
 
@@ -104,7 +104,7 @@ pub(super) struct Arrived {
 }
 
 impl Seen {
-    /// Nothing yet.
+    /// The state before the first call.
     ///
     /// # Errors
     /// [`InvalidFormat`] if a namespace has such a format.
@@ -192,7 +192,7 @@ impl Seen {
         }
     }
 
-    /// What the verdict depends on.
+    /// The findings on which the verdict depends.
     pub fn findings(&self) -> Findings {
         let Figures { ids, calls, .. } = self.figures();
         let errors = self.last_errors.lock();

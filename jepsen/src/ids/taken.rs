@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Who made ids, one after the other.
+/// A maker of ids, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Maker {
     /// The node that was asked.
@@ -23,9 +23,9 @@ impl fmt::Display for Maker {
 /// An id, as it was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Said {
-    /// As a number.
+    /// The id as a number.
     Number(u128),
-    /// As its format writes it.
+    /// The id as its format writes it.
     Text(String),
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for Said {
     }
 }
 
-/// What one call took.
+/// The ids that one call took.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakenIds {
     /// The place of its namespace in the checker's list.
@@ -47,7 +47,7 @@ pub struct TakenIds {
     pub key: Option<u64>,
     /// The values of the namespace's parameters, in their order.
     pub parameters: Vec<u64>,
-    /// Who made the ids, where they have a worker; otherwise who was asked.
+    /// The maker of the ids, where they have a worker; otherwise the node that was asked.
     pub maker: Maker,
     /// Which process of the node made them, if that is certain.
     pub process: Option<u64>,

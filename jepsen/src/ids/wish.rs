@@ -1,10 +1,10 @@
-//! What one call asks for. Pure.
+//! The request of one call. Pure.
 
 use rand::{RngExt, rngs::StdRng};
 
 use super::namespace::{ALL, IdNamespace, PLAIN};
 
-/// What one call asks for.
+/// The request of one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wish {
     /// The place of the namespace among `ALL`.

@@ -89,7 +89,7 @@ impl Injector {
     }
 
     /// Starts a node whose data is damaged, and replaces it whether it refuses or goes on: it may have
-    /// forgotten what it promised to others.
+    /// forgotten its promises to others.
     async fn start_damaged(
         &mut self, victim: Port, damage: &str, took_effect: bool,
     ) -> io::Result<ActiveFault> {

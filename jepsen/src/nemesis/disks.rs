@@ -26,7 +26,7 @@ impl Injector {
         self.refuse_writes(faults, "the disk is full", refused).await
     }
 
-    /// The node must stop by itself: it must not acknowledge what it cannot write.
+    /// The node must stop by itself: it must not acknowledge an entry that it cannot write.
     async fn refuse_writes(
         &mut self, faults: DiskFaults, how: &str, refused: fn(&DiskCounts) -> u64,
     ) -> io::Result<ActiveFault> {

@@ -7,7 +7,7 @@ use crate::{
     slow_reader::SlowReaders,
 };
 
-/// What must be done to end a fault.
+/// The action that ends a fault.
 pub(super) enum Repair {
     /// The fault is over already.
     Nothing,
@@ -36,11 +36,11 @@ pub struct Fault {
     pub from_ns: u64,
     /// When it was over.
     pub to_ns: u64,
-    /// What was done, and to which node.
+    /// The action in words, and its node.
     pub description: String,
     /// Whether it is certain that the fault happened.
     pub took_effect: bool,
-    /// What the product did that it must not do.
+    /// The product's violations of the promise.
     pub violations: Vec<Violation>,
 }
 
@@ -64,13 +64,13 @@ impl ActiveFault {
         ActiveFault::new(reason, Repair::Nothing, false)
     }
 
-    /// With what a node did, or did not do, against the promise.
+    /// Adds a node's violation of the promise, if there was one.
     pub(super) fn with_violation(mut self, of_node: Option<String>) -> ActiveFault {
         self.found(Finding::Node, of_node);
         self
     }
 
-    /// Adds what was found, if anything was.
+    /// Adds a finding, if there was one.
     pub(super) fn found(&mut self, finding: Finding, what: Option<String>) {
         self.violations.extend(what.map(|what| finding.told(what)));
     }

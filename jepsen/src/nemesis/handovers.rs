@@ -1,7 +1,7 @@
-//! Leaders that are asked to hand over, or told to stop, and what is seen of it.
+//! Leaders that are asked to hand over, or told to stop, and the observations of it.
 //!
-//! A term counts as handed over if its leader said that it led it just before, and then did what it was asked
-//! for. The next leader change is a graceful one: it may skip nothing.
+//! A term counts as handed over if its leader said that it led it just before, and then handed over or
+//! stopped as it was asked. The next leader change is a graceful one: it may skip nothing.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ impl Injector {
     /// Asks the node `asked` for a handover to `to`. Returns the term in which `to` leads.
     ///
     /// # Errors
-    /// What the node says if the handover failed.
+    /// The node's message if the handover failed.
     pub(super) async fn hand_over_to(&mut self, to: Port, asked: Port) -> Result<u64, String> {
         let leader = self.leader();
         let (before_ns, led) = (self.recorder.now(), self.term_led_by(leader).await);
@@ -31,7 +31,8 @@ impl Injector {
         Ok(now.term)
     }
 
-    /// Tells a node to stop, and kills it if it has not ended within `limit`. Returns what was wrong.
+    /// Tells a node to stop, and kills it if it has not ended within `limit`. Returns the failure, if there
+    /// was one.
     pub(super) async fn stop(&mut self, id: Port, limit: Duration) -> Option<String> {
         let (before_ns, led) = (self.recorder.now(), self.term_led_by(id).await);
         self.cluster.terminate(id);

@@ -73,7 +73,7 @@ impl Injector {
             let ended = (nemesis, Limit::Someday);
             faults.push(self.conclude(ended, from_ns, fault).await);
         }
-        // What a handover came to while something else was wrong is not certain.
+        // The outcome of a handover is uncertain while another fault lasts.
         self.handed_over = handed_over;
         Ok(faults)
     }

@@ -1,4 +1,4 @@
-//! What faults act on: the cluster, and the seeded choice of nodes and durations.
+//! The objects of faults: the cluster, and the seeded choice of nodes and durations.
 
 use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ pub struct Injector {
     pub cluster: Cluster,
     /// The history so far.
     pub recorder: Arc<Recorder>,
-    /// Who leads.
+    /// The watch over the leader.
     pub monitor: Monitor,
     /// The nodes that callers know.
     pub nodes: KnownNodes,

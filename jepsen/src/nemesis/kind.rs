@@ -1,4 +1,4 @@
-//! The faults that a run can ask for, and what each needs from the cluster.
+//! The faults that a run can ask for, and the needs of each from the cluster.
 
 use clap::ValueEnum;
 
@@ -43,8 +43,8 @@ pub enum Nemesis {
     SlowLinks,
     /// Some links lose, duplicate and reorder packets.
     FlakyLinks,
-    /// One node's clocks run at another rate: within what the lease survives under the `lease` fence, from
-    /// half to double speed under the `quorum` fence.
+    /// One node's clocks run at another rate: at a rate that the lease survives under the `lease` fence, from half to double
+    /// speed under the `quorum` fence.
     ClockRate,
     /// The leader's or another node's wall clock jumps by up to six hours, ahead or back.
     WallClock,
@@ -60,7 +60,7 @@ pub enum Nemesis {
     DisksSlow,
     /// One node's disk, mostly the leader's, does not answer an fsync for many seconds; then it does again.
     DiskHangs,
-    /// All nodes are killed at once and lose what they had not synced.
+    /// All nodes are killed at once and lose the writes that they had not synced.
     PowerCut,
     /// Like power-cut, on one node or on all. Names of files and directories are lost, too, unless their
     /// directory was synced.
@@ -86,8 +86,8 @@ pub enum Nemesis {
     /// On every node, callers send on streams and do not read the answers while the leadership is handed
     /// over; the other callers must not notice.
     SlowReader,
-    /// What Kubernetes does to the pods of a manifest: starts, updates, a drain, a lost volume, other addresses, 3 -> 5 -> 3.
-    /// It needs --manifest.
+    /// The events that Kubernetes causes to the pods of a manifest: starts, updates, a drain, a lost volume, other addresses,
+    /// 3 -> 5 -> 3. It needs --manifest.
     Pods,
     /// Two faults at a time, drawn at random.
     Composed,
@@ -96,16 +96,16 @@ pub enum Nemesis {
 /// The step of the namespaces under which a fault shows most.
 #[derive(Clone, Copy)]
 enum Step {
-    /// For most faults: they show most where bumps are frequent.
+    /// A small step, for most faults: they show most where bumps are frequent.
     Small,
-    /// For deposed leaders: they cannot bump any more, so that they give themselves away only as long as
-    /// their chunk lasts.
+    /// A large step, for deposed leaders: they cannot bump any more, so that they give themselves away only as long as their
+    /// chunk lasts.
     Large,
     /// Large for even seeds, small for odd ones.
     BySeed,
 }
 
-/// What a run must know of a nemesis before it starts.
+/// The properties of a nemesis that a run must know before it starts.
 #[derive(Clone, Copy)]
 struct Profile {
     step: Step,
@@ -196,8 +196,8 @@ impl Nemesis {
         self.profile().timings
     }
 
-    /// Whether a busy machine hides what its faults show, or fails by itself what they are judged by: moments at the end of a
-    /// lease, or callers that may wait for no more than a second while no process ends.
+    /// Whether a busy machine hides the effects of its faults, or fails by itself the limits that they are judged by: moments
+    /// at the end of a lease, or callers that may wait for no more than a second while no process ends.
     pub fn needs_machine(self) -> bool {
         use Nemesis::*;
         matches!(self, CutInSteps | RestartInLease | LateAnswers | ClockRate | SlowReader)

@@ -32,7 +32,7 @@ struct Isolated {
 }
 
 impl Isolated {
-    /// The fault. `happened`: what was done to the last follower certainly was.
+    /// The fault. `happened`: the action on the last follower certainly took place.
     fn fault(self, ending: &str, happened: bool) -> ActiveFault {
         let description = self.description + ending;
         let repair = Repair::HealLinksAndResetClock(self.leader);
@@ -40,7 +40,7 @@ impl Isolated {
     }
 }
 
-/// What the links between a leader and its last follower have done.
+/// The packets on the links between a leader and its last follower.
 #[derive(Debug, Clone, Copy)]
 struct Between {
     to_follower: PacketCounts,
@@ -100,9 +100,9 @@ impl Injector {
         Ok(isolated.fault("that, whose late answers still arrive", is_late))
     }
 
-    /// Waits until a leader of another term is seen, beyond those that were seen before: without it the fault shows nothing. A
-    /// follower that was started again votes for nobody until every promise that it may have made is over. If no leader comes,
-    /// the run has too few changes.
+    /// Waits until a leader of another term is seen, beyond the changes that were seen before: without it the fault shows
+    /// nothing. A follower that was started again votes for nobody until every promise that it may have made is over. If no
+    /// leader comes, the run has too few changes.
     async fn wait_for_change(&self, changes: u64) {
         let end = Instant::now() + RECOVERY_MAX;
         while self.monitor.changes() <= changes && Instant::now() < end {

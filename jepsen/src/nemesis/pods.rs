@@ -1,7 +1,7 @@
-//! What Kubernetes does to the pods of a StatefulSet, one thing after the other: it starts them side by side and one by one,
-//! updates them, drains a machine, moves all of them, loses a volume, scales them up and down, and updates them while one is
-//! cut off. A pod that is made again has another address. The manifest says how long it may take to end, when it is started,
-//! and when it is ready; what a person does is done as docs/kubernetes.md says.
+//! The events that Kubernetes causes to the pods of a StatefulSet, one after the other: it starts them side by side and one by
+//! one, updates them, drains a machine, moves all of them, loses a volume, scales them up and down, and updates them while one
+//! is cut off. A pod that is made again has another address. The manifest says how long it may take to end, when it is
+//! started, and when it is ready; the actions of a person follow docs/kubernetes.md.
 
 use std::{fs, io, time::Duration};
 
@@ -33,7 +33,7 @@ const DATA_LOST: i32 = 74;
 /// Up to how many pods the StatefulSet is scaled, from three.
 const SCALED_TO: u64 = 5;
 
-/// What Kubernetes does.
+/// An event that Kubernetes causes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
     StartSideBySide,
@@ -248,7 +248,7 @@ impl Injector {
         Ok(fault.with_violation(joined).with_violation(not_ready))
     }
 
-    /// From three pods to five, and back.
+    /// Scales from three pods to five, and back.
     async fn scale(&mut self) -> io::Result<ActiveFault> {
         let mut wrong = None;
         let mut new = Vec::new();
@@ -309,7 +309,7 @@ impl Injector {
             wrong = wrong.or(not_ready);
         }
         let took_effect = packets_dropped(&self.cluster) > before;
-        // What a handover came to while something else was wrong is not certain.
+        // The outcome of a handover is uncertain while another fault lasts.
         self.handed_over = handed_over;
         let description = format!("all pods made again in turn, while node {cut} was cut off");
         let fault = ActiveFault::new(description, Repair::Nothing, took_effect);
@@ -327,7 +327,7 @@ impl Injector {
         members
     }
 
-    /// Deletes a pod, and makes it again. Returns what was wrong with its end.
+    /// Deletes a pod, and makes it again. Returns the failure of its end, if there was one.
     async fn make_again(&mut self, id: Port) -> io::Result<Option<String>> {
         let grace = self.pods()?.manifest.grace()?;
         let wrong = self.stop(id, grace).await;
@@ -336,7 +336,7 @@ impl Injector {
         Ok(wrong)
     }
 
-    /// Deletes all pods at one time. Returns what was wrong with the end of one.
+    /// Deletes all pods at one time. Returns the failure of the end of one, if there was one.
     async fn delete_all(&mut self) -> io::Result<Option<String>> {
         let grace = self.pods()?.manifest.grace()?;
         let members = self.members.clone();
@@ -381,7 +381,7 @@ impl Injector {
 
     /// Removes a member. Callers do not ask it any more.
     async fn remove_member(&mut self, id: Port) -> Result<(), String> {
-        // Who asks it while it leaves has no answer.
+        // A caller that asks it while it leaves has no answer.
         self.nodes.write().retain(|(node, _)| *node != u64::from(id));
         self.remove_node(id).await?;
         self.members.retain(|member| *member != id);
@@ -397,7 +397,7 @@ impl Injector {
         Ok(wrong)
     }
 
-    /// Waits until a pod is ready, and was for as long as an update waits. Returns what is wrong if it is not in time.
+    /// Waits until a pod is ready, and was for as long as an update waits. Returns the failure if it is not in time.
     async fn wait_until_ready(&mut self, id: Port, limit: Duration) -> io::Result<Option<String>> {
         let manifest = &self.pods()?.manifest;
         let (min_ready, failures) =
@@ -422,7 +422,7 @@ impl Injector {
         Ok(Some(format!("the pod of node {id} is not ready within {} s", limit.as_secs())))
     }
 
-    /// Waits until a probe succeeds. Returns what is wrong if it does not in time.
+    /// Waits until a probe succeeds. Returns the failure if it does not in time.
     async fn wait_for(&mut self, probe: &str, id: Port) -> io::Result<Option<String>> {
         let latest = Instant::now() + READY_MAX;
         while Instant::now() < latest {

@@ -1,4 +1,4 @@
-//! Power cuts: what was not synced is gone.
+//! Power cuts: bytes that were not synced are gone.
 
 use std::{io, time::Duration};
 
@@ -17,7 +17,7 @@ const STARTING_MAX_MS: u64 = 600;
 /// How long a node has time to fail after its first start was cut short.
 const START_FAILURE_MAX: Duration = Duration::from_secs(1);
 
-/// What power cuts took.
+/// The losses of power cuts.
 #[derive(Default)]
 struct Lost {
     bytes: u64,

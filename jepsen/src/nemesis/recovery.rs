@@ -1,4 +1,4 @@
-//! What must hold when a fault is over: numbers flow, and nodes are back.
+//! The checks when a fault is over: numbers flow, and nodes are back.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::{
 const PROMISED: Duration = Duration::from_secs(1);
 /// How long numbers may fail to flow after a fault is over during which no majority lived, or links failed.
 pub const RECOVERY_MAX: Duration = Duration::from_secs(10);
-/// How often it is asked who leads.
+/// The interval at which the nodes are asked for the leader.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(25);
 
 /// A follower that lacks fewer entries has caught up.
@@ -66,7 +66,7 @@ impl Injector {
         Outage { from_ns, ended_ns: flows.collect() }
     }
 
-    /// Waits until an outage is over. Returns what was wrong with it.
+    /// Waits until an outage is over. Returns the failure, if there was one.
     pub(super) async fn end_outage(&self, outage: Outage, what: &str) -> Option<String> {
         let Outage { from_ns, ended_ns } = outage;
         let latest = Instant::now() + RECOVERY_MAX;
@@ -130,7 +130,7 @@ impl Injector {
     /// go on until another one has caught up.
     ///
     /// # Errors
-    /// They do not, in time.
+    /// The members do not follow closely in time.
     pub(super) async fn wait_until_whole(&mut self) -> Result<(), String> {
         let members = self.members.clone();
         let following = || {
@@ -140,8 +140,8 @@ impl Injector {
         retry("following the leader", following).await
     }
 
-    /// Waits until each of these nodes, which were started again, answers a read. Returns what is wrong with
-    /// the first one that ends by itself or does not answer in time.
+    /// Waits until each of these nodes, which were started again, answers a read. Returns the failure of the first node that
+    /// ends by itself or does not answer in time.
     pub(super) async fn wait_until_back(&mut self, nodes: &[Port]) -> Option<String> {
         let mut wrong = None;
         for id in nodes {

@@ -184,7 +184,7 @@ impl Injector {
         Calm { callers, from_ns: self.recorder.now(), term: self.monitor.term() }
     }
 
-    /// What was seen since `calm` began by callers of the nodes for which `is_judged` is true.
+    /// The observations since `calm` began of callers of the nodes for which `is_judged` is true.
     async fn end_calm(&self, calm: Calm, is_judged: impl Fn(u64) -> bool) -> Seen {
         let Calm { callers, from_ns, term } = calm;
         // Read before the callers stop: that takes a moment, which is not judged.

@@ -1,4 +1,4 @@
-//! Callers that stop reading, and what the other callers may notice of them.
+//! Callers that stop reading, and their effects on the other callers.
 
 use std::{collections::BTreeSet, io, time::Duration};
 
@@ -141,7 +141,7 @@ impl Injector {
     }
 }
 
-/// Reads the answers of each stream, which shows that it hung until now, and describes what was seen.
+/// Reads the answers of each stream, which shows that it hung until now, and describes the observations.
 async fn read_on(fault: &mut ActiveFault, silence: &Silence) {
     let Repair::EndSlowReaders(readers) = &mut fault.repair else {
         return;

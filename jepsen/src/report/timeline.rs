@@ -151,7 +151,7 @@ fn rates(buckets: &[Bucket], scale: &Scale, top: f64, height: f64) -> String {
     )
 }
 
-/// On a logarithmic scale, from 10 microseconds to 10 seconds.
+/// Draws latencies on a logarithmic scale, from 10 microseconds to 10 seconds.
 fn latencies(buckets: &[Bucket], top: f64, height: f64) -> String {
     let y = |ns: u64| {
         let decades = ((ns.max(10_000) as f64).log10() - 4.0) / 6.0;

@@ -1,4 +1,4 @@
-//! One caller: through what it asks, at which node.
+//! One caller: the interface through which it asks, and the node that it asks.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -43,7 +43,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// A caller that has not asked yet. Its place among the callers decides through what it asks.
+    /// A caller that has not asked yet. Its place among the callers decides the interface.
     pub fn new(
         config: WorkloadConfig, place: usize, nodes: KnownNodes, product: Arc<ProductClient>,
         recorder: Arc<Recorder>,
@@ -69,7 +69,7 @@ impl Caller {
         self.config.hold_back(&self.recorder).await;
         let (target, drawn) = self.config.workload.draw(self.config.keys, &mut self.rng);
         let action = match drawn {
-            // Above what this caller was answered last.
+            // The floor lies above the last answer to this caller.
             Action::Raise { floor } => {
                 Action::Raise { floor: floor + self.seen.get(&target.id).copied().unwrap_or(0) }
             }
@@ -131,7 +131,7 @@ impl Caller {
             (Interface::Stream | Interface::Resp, Action::Next { .. }) => {
                 self.config.message_keys()
             }
-            // Every other time.
+            // Every other call asks for several keys.
             (Interface::Unary, Action::Current) if self.calls.is_multiple_of(2) => {
                 self.config.message_keys()
             }
@@ -168,7 +168,8 @@ impl Caller {
     }
 }
 
-/// Through what a caller makes such a call: callers with a stream or the product's client read by calls of their own.
+/// The interface through which a caller makes such a call: callers with a stream or the product's client read
+/// by calls of their own.
 fn interface_for(interface: Interface, action: Action) -> Interface {
     match (interface, action) {
         (Interface::Stream | Interface::ProductClient, Action::Current | Action::Raise { .. }) => {

@@ -1,4 +1,4 @@
-//! What all callers together ask for.
+//! The workload of all callers together.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ const MESSAGE_KEYS: u64 = 3;
 const MESSAGE_KEYS_OF_MANY: u64 = 64;
 const MANY_KEYS: u64 = 1_000;
 
-/// What all callers together ask for.
+/// The workload of all callers together.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkloadConfig {
     /// The kind.
     pub workload: Workload,
     /// How many keys the kinds with many keys have.
     pub keys: u64,
-    /// Through what they ask.
+    /// The interfaces through which they ask.
     pub interfaces: &'static [Interface],
     /// How many operations may end in a second. This bounds the history.
     pub per_second_max: u64,
@@ -27,7 +27,7 @@ pub struct WorkloadConfig {
 }
 
 impl WorkloadConfig {
-    /// Through what a caller asks. Each interface gets callers that stay at one node and callers that roam.
+    /// The interface through which a caller asks. Each interface gets callers that stay at one node and callers that roam.
     pub(super) fn interface_of(&self, place: usize) -> Interface {
         self.interfaces[place / 2 % self.interfaces.len()]
     }

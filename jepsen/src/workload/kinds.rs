@@ -40,7 +40,7 @@ pub enum Workload {
     Ranges,
     /// Every other call is a read.
     Reads,
-    /// Every third call raises a key's floor, mostly above what is handed out of it.
+    /// Every third call raises a key's floor, mostly above the numbers that are handed out of it.
     Floors,
     /// Ids of all formats, by callers of their own. A few others ask for one key.
     Ids,
@@ -65,7 +65,7 @@ impl Workload {
         }
     }
 
-    /// What the next call asks for. `keys` is the number of keys of the workloads with many keys.
+    /// The target and the action of the next call. `keys` is the number of keys of the workloads with many keys.
     pub(super) fn draw(self, keys: u64, rng: &mut StdRng) -> (Target, Action) {
         let own = |id| Target { namespace: OWN, id };
         let one = Action::Next { count: 1 };
@@ -106,7 +106,7 @@ impl Workload {
             }
             Workload::Floors => {
                 let action = match rng.random_range(0..6) {
-                    // By how much: the caller knows what it raises.
+                    // The caller adds this distance to the last number that it knows.
                     0..2 => Action::Raise { floor: rng.random_range(1..=3 * FLOOR_DISTANCE) },
                     2 => Action::Current,
                     _ => one,

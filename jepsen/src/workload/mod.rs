@@ -1,4 +1,4 @@
-//! What callers ask for: which keys, how many numbers, through which interfaces of which nodes.
+//! The workload of callers: keys, counts of numbers, interfaces and nodes.
 
 mod caller;
 mod callers;

@@ -31,13 +31,13 @@ pub struct Invocation<'a> {
     pub invoked_ns: u64,
     /// The node that is asked.
     pub node: u64,
-    /// Through what it is asked.
+    /// The interface through which it is asked.
     pub interface: Interface,
     /// The process that asks.
     pub process: u64,
     /// The key.
     pub target: &'a Target,
-    /// What is asked for.
+    /// The action that is asked for.
     pub action: Action,
 }
 

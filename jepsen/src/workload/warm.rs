@@ -1,7 +1,7 @@
 //! Callers of warm keys: keys that have numbers in the leader's memory.
 //!
-//! They ask for nothing else, and for so few numbers that no key runs out of those that it has. So no call of theirs needs a
-//! disk: a slow answer has another cause.
+//! They ask for nothing else, and for so few numbers that no key runs out of its numbers. So no call of theirs needs a disk:
+//! a slow answer has another cause.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What the models have in common: a search, and the transcript of the shortest way to break the promise.
+//! The common parts of the models: a search, and the transcript of the shortest way to break the promise.
 
 use std::hash::Hash;
 
@@ -13,7 +13,7 @@ where
     Self: Model<State: Clone + PartialEq + Hash + Send + Sync + 'static>,
     Self: Model<Action: Clone + PartialEq>,
 {
-    /// One line of a transcript: what happens to `before`.
+    /// One line of a transcript: the effect of the action on `before`.
     fn tell(&self, before: &Self::State, act: Self::Action) -> String;
 }
 

@@ -1,4 +1,4 @@
-//! What can happen next, and how it changes the state.
+//! The actions that can happen next, and how each changes the state.
 
 use crate::{
     rules::{Fence::*, Margin::*, *},
@@ -219,7 +219,7 @@ impl Rules {
         Some(())
     }
 
-    /// Forgets what cannot matter any more, so that fewer states are told apart.
+    /// Forgets the parts of a state that cannot matter any more, so that fewer states are told apart.
     pub fn forget(&self, state: &mut State) {
         let last = state.last_term() == self.terms;
         let exact = self.keep(LeaseSinceSending) && self.keep(AckOfItsOwnMessage);

@@ -32,7 +32,7 @@ impl State {
                     possible(leads.phase != Void && (up || leads.term == rules.terms))?;
                 }
                 Answer => {
-                    // `Current` hands nothing out, and may repeat what was answered.
+                    // `Current` hands nothing out, and may repeat an earlier answer.
                     let next = call.kind == Next;
                     let number = u16::from(next) << call.value;
                     let disordered = call.value < call.seen + u8::from(next);

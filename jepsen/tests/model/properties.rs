@@ -1,4 +1,4 @@
-//! What is searched, and which properties must hold in every state.
+//! The states that are searched, and the properties that must hold in every state.
 
 use crate::{
     actions::{Act, Act::*},

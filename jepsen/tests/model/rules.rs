@@ -8,10 +8,10 @@ use Step::*;
 #[derive(Clone, Copy)]
 pub struct Rules {
     pub fence: Fence,
-    /// What a call does. Anything may happen at a `Pause`, nothing elsewhere.
+    /// The steps of a call. Anything may happen at a `Pause`, nothing elsewhere.
     pub steps: &'static [Step],
     pub calls: &'static [Kind],
-    /// In units of the leader's clock, and of a follower's.
+    /// The length of a lease, in units of the leader's clock, and of a follower's.
     pub leader_lease: u8,
     pub follower_lease: u8,
     /// By how many units a clock advances in a tick: at least, at most.
@@ -40,7 +40,7 @@ pub enum Step {
     Answer,
 }
 
-/// The margins that can be left out. The table in main.rs says what happens without each.
+/// The margins that can be left out. The table in main.rs has the effects of leaving each out.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Margin {
     LeaseSinceSending,

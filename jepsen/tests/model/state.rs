@@ -9,15 +9,15 @@ pub const STEP: u8 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct State {
     pub nodes: [Node; NODES],
-    /// The applied table: what a majority has logged.
+    /// The applied table: the entries that a majority has logged.
     pub table: Record,
-    /// A trim that was proposed: by which term, down to what.
+    /// A trim that was proposed: its term, and the number down to which it trims.
     pub trim: Option<(u8, u8)>,
-    /// A message under way that lets a node campaign at once: sent in which term, to whom.
+    /// A message under way that lets a node campaign at once: the term in which it was sent, and its receiver.
     pub transfer: Option<(u8, usize)>,
     pub restarts: u8,
     pub handovers: u8,
-    /// What was handed out, as bits, and the greatest answer of any call.
+    /// The numbers that were handed out, as bits, and the greatest answer of any call.
     pub answered: u16,
     pub seen: u8,
     pub broken: bool,
@@ -83,7 +83,7 @@ pub struct Call {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Record {
     pub max_seq: u8,
-    /// What `max_seq` was when `term` first bumped it.
+    /// The value of `max_seq` when `term` first bumped it.
     pub floor: u8,
     pub term: u8,
 }
@@ -127,14 +127,14 @@ impl State {
         (0..NODES).any(|p| p != n && self.nodes[p].term == term)
     }
 
-    /// The term in which `n` can commit what it logs.
+    /// The term in which `n` can commit its entries.
     pub fn commits(&self, n: usize) -> Option<Term> {
         let leads = self.nodes[n].leads?;
         let committing = leads.term == self.nodes[n].term && self.followed(n, leads.term);
         committing.then_some(leads)
     }
 
-    /// Drops the term: memory, lease, what it waits for, and the calls that it will not let pass.
+    /// Drops the term: memory, lease, awaited answers, and the calls that it will not let pass.
     pub fn drop_term(&mut self, rules: &Rules, n: usize) {
         let node = &mut self.nodes[n];
         node.leads = None;

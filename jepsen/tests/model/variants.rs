@@ -13,7 +13,7 @@ fn holds(name: &str, rules: Rules) {
     assert!(checker.unique_state_count() > 50_000, "vacuous");
 }
 
-/// Besides, what it is about does happen.
+/// Besides, the events that the search is about do happen.
 fn holds_and_happens(name: &str, rules: Rules) {
     let checker = search_and_tell(name, rules, AnyFailures);
     checker.assert_properties();

@@ -1,4 +1,4 @@
-//! What can happen next, and how it changes the state.
+//! The actions that can happen next, and how each changes the state.
 
 use crate::{
     ledger::*,
@@ -210,7 +210,7 @@ impl Rules {
         let left = leads.left();
         match (leads.memory, leads.read) {
             (Some(_), _) => possible(left < step)?,
-            // There is nothing to look for: what the record says may be used.
+            // There is nothing to look for: the record's numbers may be used.
             (None, _) if leads.is_abandoned() || !self.keep(ReadBeforeBump) => {}
             (None, read) => possible(read?.epoch_chunk(self, leads.epoch).is_none())?,
         }
@@ -261,14 +261,15 @@ impl Rules {
     fn take(&self, state: &mut State, n: usize) -> Option<()> {
         let leads = state.nodes[n].leads.as_mut()?;
         possible(leads.takes(self))?;
-        // A memory is lost once the lease is void: what is taken then is not answered, so it closes no gap.
+        // A memory is lost once the lease is void: a number that is taken then is not answered, so it closes
+        // no gap.
         possible(!(leads.is_abandoned() && self.check == Check::Gap))?;
         leads.inside = false;
         state.hand_out(self, n)
     }
 
-    /// A leader closes its gate. What a call inside does until the gate is empty, it could as well have done
-    /// before; so one stays inside only where nobody waits for it.
+    /// A leader closes its gate. A call inside could have taken its steps before the gate closed, too; so one
+    /// stays inside only where nobody waits for it.
     fn close(&self, state: &mut State, n: usize) -> Option<()> {
         possible(!self.is_last(state.term))?;
         self.knows_namespace(state, n)?;
@@ -347,7 +348,7 @@ impl Rules {
         self.log(state, n, Entry::EndTerm(end))
     }
 
-    /// A leader lowers the ceiling to what it used.
+    /// A leader lowers the ceiling to the numbers that it used.
     fn trim(&self, state: &mut State, n: usize) -> Option<()> {
         let awaited = |outcome| match outcome {
             Outcome::Bumped(_) | Outcome::Checkpointed => self.keep(WritesEndBeforeTrims),
@@ -361,7 +362,7 @@ impl Rules {
         possible(leads.stage == Stage::Closed || lost || self.ends_again(leads))?;
         let used = match leads.memory {
             Some(chunk) => chunk.cur_seq,
-            // What was used is not known any more.
+            // The used numbers are not known any more.
             None => lost.then_some(0)?,
         };
         self.log(state, n, Entry::Trim { used })
@@ -388,7 +389,7 @@ impl Rules {
         Some(())
     }
 
-    /// A node crashes and restarts: it forgets what it was sent, and does not lead any more.
+    /// A node crashes and restarts: it forgets the memory that it was sent, and does not lead any more.
     fn restart(&self, state: &mut State, n: usize) -> Option<()> {
         let node = &mut state.nodes[n];
         node.received.take()?;

@@ -1,5 +1,6 @@
-//! Forgets what cannot matter any more, so that fewer states are told apart. Where a promise is looked for
-//! that is broken (`Unique`, `Order`), deposed leaders are kept, so that the transcript shows it.
+//! Forgets the parts of a state that cannot matter any more, so that fewer states are told apart. Where
+//! the search looks for a broken promise (`Unique`, `Order`), deposed leaders are kept, so that the
+//! transcript shows it.
 
 use crate::{
     ledger::Outcome,
@@ -48,7 +49,7 @@ impl State {
             });
         }
         let drops = match rules.check {
-            // What it would still take can only fill gaps.
+            // The numbers that it would still take can only fill gaps.
             Check::Gap => true,
             Check::Strict => self.judge_rest(rules, n, leads),
             Check::Unique | Check::Order | Check::Happens(_) => false,
@@ -92,7 +93,7 @@ impl State {
 }
 
 impl Node {
-    /// Forgets what would only be read, where nothing is read any more.
+    /// Forgets records that would only be read, where nothing is read any more.
     fn forget_reads(&mut self, rules: &Rules) {
         let may_forget = self.awaits(|answer| answer == Outcome::Deleted);
         let Some(leads) = &mut self.leads else {

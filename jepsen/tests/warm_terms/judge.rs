@@ -39,7 +39,8 @@ impl State {
         Some(())
     }
 
-    /// The leader `n` answers that all numbers up to `floor` are passed over: those that follow must be greater.
+    /// The leader `n` answers that all numbers up to `floor` are passed over: the numbers that follow must
+    /// be greater.
     pub fn pass_over(&mut self, rules: &Rules, n: usize, floor: u8) {
         let Some(leads) = self.nodes[n].leads else {
             return;
@@ -68,8 +69,8 @@ impl State {
         }
     }
 
-    /// The leader `n` answers `current`: not less than what was handed out before. What is handed out later
-    /// must be greater.
+    /// The leader `n` answers `current`: not less than the numbers that were handed out before. Numbers
+    /// that are handed out later must be greater.
     pub fn answer_current(&mut self, rules: &Rules, n: usize, current: u8) {
         let Some(leads) = self.nodes[n].leads.as_mut() else {
             return;
@@ -81,7 +82,7 @@ impl State {
         }
     }
 
-    /// What is skipped up to `number` is within the bound.
+    /// The numbers that are skipped up to `number` are within the bound.
     fn may_skip(&self, rules: &Rules, number: u8, epoch: u8) -> bool {
         let HandedOut { top, top_epoch, touches, .. } = self.handed_out;
         let epochs = epoch.saturating_sub(top_epoch.max(1));
@@ -120,7 +121,8 @@ impl State {
 }
 
 impl Term {
-    /// The numbers above `from` up to `to` are above those of earlier terms and below those of later ones.
+    /// The numbers above `from` up to `to` are above the numbers of earlier terms and below the numbers of
+    /// later ones.
     pub fn fits(&self, from: u8, to: u8) -> bool {
         from >= self.seen && to > self.seen && (self.below == 0 || to < self.below)
     }

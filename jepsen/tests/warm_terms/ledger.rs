@@ -1,11 +1,11 @@
-//! The ledger of terms, and what a committed entry does to the replicated table.
+//! The ledger of terms, and the effects of a committed entry on the replicated table.
 
 use crate::{
     record::{Chunk, Record},
     rules::{Margin::*, Rules},
 };
 
-/// What a leader's memory holds of the section. `None`: its epoch has not touched it.
+/// The chunk of the section in a leader's memory. `None`: its epoch has not touched it.
 pub type Memory = Option<Chunk>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -20,7 +20,7 @@ pub struct Ledger {
 /// The writer's last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TermEnd {
-    /// `None`: the term trimmed what it had touched, and returns its epoch.
+    /// `None`: the term trimmed the section that it had touched, and returns its epoch.
     pub successor: Option<usize>,
     /// The digest is the memory itself: digests do not collide.
     pub digest: Memory,

@@ -1,4 +1,4 @@
-//! What can happen in the parts of the protocol that most searches leave out ([`Part`]).
+//! The actions in the parts of the protocol that most searches leave out ([`Part`]).
 
 use crate::{
     actions::grant,
@@ -12,7 +12,7 @@ use crate::{
 const RELEASES_MAX: u8 = 2;
 
 impl Rules {
-    /// A leader evicts its section: it logs what was used of it. Nothing else is under way.
+    /// A leader evicts its section: it logs the numbers that were used of it. Nothing else is under way.
     pub fn release(&self, state: &mut State, n: usize) -> Option<()> {
         possible(self.has(Part::Releases) && state.releases < RELEASES_MAX)?;
         possible(!state.nodes[n].awaits(|answer| !matches!(answer, Outcome::Begun(_))))?;
@@ -35,7 +35,7 @@ impl Rules {
         let leads = self.writes(state, n)?;
         possible(leads.stage == Stage::Open && !leads.evicting)?;
         if leads.memory.is_none() {
-            // As before any bump.
+            // The record is read first, as before any bump.
             possible(leads.read?.epoch_chunk(self, leads.epoch).is_none())?;
             leads.read = None;
         }
@@ -72,7 +72,7 @@ impl Rules {
     /// A leader has the namespace deleted, and created again.
     pub fn delete(&self, state: &mut State, n: usize) -> Option<()> {
         possible(self.has(Part::Deletions) && state.table.record.epoch > 0)?;
-        // What is under way is for the old namespace, and is dropped.
+        // Entries under way are for the old namespace, and are dropped.
         possible(!state.nodes[n].awaits(|_| true))?;
         possible(state.leads(n)?.stage == Stage::Open)?;
         self.log(state, n, Entry::Delete)
@@ -84,7 +84,7 @@ impl Rules {
         possible(!state.nodes[n].awaits(|answer| answer == Outcome::Deleted))
     }
 
-    /// A node reads the record in its table, to add it to those in memory.
+    /// A node reads the record in its table, to add it to the records in memory.
     pub fn begin_fill(&self, state: &mut State, n: usize) -> Option<()> {
         possible(self.has(Part::RecentRecords) && !self.is_last(state.term))?;
         let node = &mut state.nodes[n];
@@ -93,7 +93,7 @@ impl Rules {
         Some(())
     }
 
-    /// What was read is added, if there is no record in memory.
+    /// The record that was read is added, if there is none in memory.
     pub fn end_fill(&self, state: &mut State, n: usize) -> Option<()> {
         let node = &mut state.nodes[n];
         let read = node.fill.take()?;
@@ -122,7 +122,7 @@ impl Rules {
         Some(())
     }
 
-    /// The leader learns what its entry took, and answers.
+    /// The leader learns the number that its entry took, and answers.
     pub fn took(&self, state: &mut State, n: usize, number: u8) {
         let epoch = state.nodes[n].leads.map_or(0, |leads| leads.epoch);
         state.happens(self, Event::TookInTwoEpochs, epoch);

@@ -1,4 +1,4 @@
-//! What is searched, and what is looked for in every state.
+//! The states that are searched, and the property that is looked for in every state.
 
 use crate::{
     actions::{Act, Act::*},

@@ -1,4 +1,4 @@
-//! A section's record, and the arithmetic of its ceiling: what an epoch gives, bump, checkpoint, trim.
+//! A section's record, and the arithmetic of its ceiling: an epoch's chunk, bump, checkpoint, trim.
 
 use crate::rules::{Margin::*, Rules};
 
@@ -13,7 +13,7 @@ pub struct Chunk {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Record {
     pub max_seq: u8,
-    /// What lies at or below belongs to earlier epochs.
+    /// Numbers at or below it belong to earlier epochs.
     pub floor: u8,
     /// The count of epochs when it was written.
     pub epoch: u8,
@@ -105,7 +105,7 @@ impl Record {
         (record, Chunk::above(old, record.max_seq))
     }
 
-    /// A bump by one number, for a floor alone: what epochs give stays as it is.
+    /// A bump by one number, for a floor alone: the chunks of epochs stay as they are.
     pub fn raise(self, rules: &Rules, epoch: u8) -> (Self, Chunk) {
         let step = if rules.keep(FloorGivesNoStep) { self.step } else { 1 };
         self.bump(rules, epoch, 1, step)
@@ -118,7 +118,7 @@ impl Record {
         (Record { max_seq: number, floor: number, epoch, step }, number)
     }
 
-    /// Lowers the ceiling to what was used of a section that is evicted. The next chunk comes from a bump.
+    /// Lowers the ceiling to the numbers that were used of a section that is evicted. The next chunk comes from a bump.
     pub fn release(self, rules: &Rules, epoch: u8, used: u8) -> Option<Self> {
         let used = if rules.keep(ReleaseToWhatWasUsed) { used } else { 0 };
         Some(Record { epoch, ..self.trim(rules, epoch, used)? })
@@ -142,7 +142,7 @@ impl Record {
         }
     }
 
-    /// Lowers the ceiling to what was used. `None` if the epoch owns no chunk of it.
+    /// Lowers the ceiling to the numbers that were used. `None` if the epoch owns no chunk of it.
     pub fn trim(self, rules: &Rules, epoch: u8, used: u8) -> Option<Self> {
         let owned = self.age(rules, epoch) != Age::NotLive && used <= self.ceiling(rules, epoch);
         let floor = if rules.keep(TrimAboveFloor) { self.epoch_floor(rules, epoch) } else { 0 };

@@ -14,7 +14,7 @@ pub struct Rules {
     pub max: u8,
     /// How many steps an idle section may lose in all.
     pub idle_steps: u8,
-    /// What is searched beside the rest.
+    /// The parts that are searched beside the rest.
     pub with: &'static [Part],
     /// The margins that are left out.
     pub without: &'static [Margin],
@@ -39,7 +39,7 @@ pub enum Part {
     Gapless,
 }
 
-/// What is looked for.
+/// The property that is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
     /// A number that is handed out twice.
@@ -47,7 +47,7 @@ pub enum Check {
     /// A number that is not above all that the same term and earlier terms handed out before.
     Order,
     /// A number that is not above all of the same term before it, not above all of earlier terms, or not
-    /// below all of later terms, in whatever order they are handed out. `Unique` and `Order` follow.
+    /// below all of later terms, in any order in which they are handed out. `Unique` and `Order` follow.
     Strict,
     /// More skipped numbers than one step for each epoch since the last number, or more than
     /// `idle_steps` steps of a section that nobody touched meanwhile.
@@ -81,7 +81,7 @@ pub enum Event {
     TookInTwoEpochs,
 }
 
-/// The margins that can be left out. The table in main.rs says what happens without each.
+/// The margins that can be left out. The table in main.rs has the effects of leaving each out.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Margin {
     // First touches.
@@ -173,7 +173,7 @@ impl Rules {
         self.with.contains(&part)
     }
 
-    /// What a node has applied while it does not lead can matter.
+    /// Whether the entries that a node has applied while it does not lead can matter.
     pub fn follows_views(&self) -> bool {
         !self.keep(Margin::ReadAfterOwnEntry) || self.has(Part::RecentRecords)
     }

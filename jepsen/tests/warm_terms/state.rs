@@ -1,4 +1,4 @@
-//! The state of the nodes: what is committed, what they applied, and the leaders' memories.
+//! The state of the nodes: the committed entries, the applied ones, and the leaders' memories.
 
 use crate::{
     ledger::*,
@@ -23,7 +23,7 @@ pub struct State {
     pub happened: u8,
 }
 
-/// What was handed out, as far as the check must know it.
+/// The numbers that were handed out, as far as the check must know them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct HandedOut {
     /// The numbers, as bits. Kept for `Check::Unique`.
@@ -41,13 +41,13 @@ pub struct Node {
     pub leads: Option<Term>,
     /// A leader's memory that it was sent.
     pub received: Option<Memory>,
-    /// What a read finds here: the effect of what the node has applied.
+    /// The view of a read here: the effect of the entries that the node has applied.
     pub applied: View,
-    /// What is committed and not applied here. Kept for a node with a leader's memory.
+    /// The entries that are committed and not applied here. They are kept for a node with a leader's memory.
     pub behind: Vec<Committed>,
     /// The record that it has in memory, beside its table.
     pub recent: Option<Record>,
-    /// The record that was read from its table, to be added to those in memory.
+    /// The record that was read from its table, to be added to the records in memory.
     pub fill: Option<Record>,
 }
 
@@ -59,7 +59,7 @@ pub struct Committed {
     pub view: View,
 }
 
-/// What a leader can read in its own table.
+/// The part of its own table that a leader can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct View {
     pub record: Record,
@@ -141,7 +141,7 @@ impl Term {
         is_untouched && !(self.is_abandoned() && rules.keep(AbandonedTouchesNothing))
     }
 
-    /// What it answers to `Current` can come from a record.
+    /// Whether its answer to `Current` can come from a record.
     pub fn answers_current(&self, rules: &Rules) -> bool {
         !(self.is_abandoned() && rules.keep(AbandonedAnswersNoCurrent))
     }
@@ -171,14 +171,14 @@ impl Node {
         answers.any(which)
     }
 
-    /// Applies what is committed. `by_itself`: it proposed the entry.
+    /// Applies a committed entry. `by_itself`: it proposed the entry.
     pub fn apply(&mut self, rules: &Rules, view: View, by_itself: bool) {
         let is_written = self.applied.record != view.record;
         self.applied = view;
         if !(rules.has(Part::RecentRecords) && is_written) {
             return;
         }
-        // The memory of a term knows what the term writes: a record is not added, but one that is there is replaced.
+        // The memory of a term knows what the term writes: a record is not added, but a record that is there is replaced.
         if !by_itself || (self.recent.is_some() && rules.keep(WrittenReplaces)) {
             self.recent = Some(view.record);
         }

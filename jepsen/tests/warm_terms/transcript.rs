@@ -9,7 +9,7 @@ use crate::{
     state::*,
 };
 
-/// Each line also says what the action leads to.
+/// Each line also has the result of the action.
 impl Told for Rules {
     fn tell(&self, before: &State, act: Act) -> String {
         let mut after = before.clone();

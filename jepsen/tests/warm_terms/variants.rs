@@ -47,7 +47,7 @@ const GAPS: Rules = Rules { check: Gap, ..FEW };
 const TWICE: Rules = Rules { check: Unique, terms: 3, ..FEW };
 const RELEASES: Rules = Rules { with: &[Part::Releases], terms: 3, ..FEW };
 const FLOORS: Rules = Rules { with: &[Part::Floors], terms: 3, ..FEW };
-/// Nothing but floors. No step is skipped, then.
+/// Rules with floors alone: then no step is skipped.
 const FLOORS_ALONE: Rules =
     Rules { steps: &[], idle_steps: 0, check: Gap, terms: 5, numbers: 5, ..FLOORS };
 const DELETIONS: Rules = Rules { with: &[Part::Deletions], terms: 3, ..FEW };

@@ -1,17 +1,17 @@
 //! Transcripts of a client's batching: requests, the batches they form, and how answers are shared out.
 //!
-//! A script has one command a line; the transcript repeats each line and appends what it led to.
+//! A script has one command a line; the transcript repeats each line and appends its results.
 //! - `ask KEY COUNT`: a caller, numbered from 1, asks for numbers. A key of digits is an id, any other is
 //!   a name; `few/a` is key a of namespace few instead of book. `ask 1..9 1` asks for each id, and
 //!   `ask wide1..wide9 1` for each name, padded to 256 bytes.
 //! - `send`: the next batch, numbered from 1: its ranges in the order of their places.
 //! - `answer BATCH FIRST.. [increment=N] [left=PLACE:N] [unavailable=PLACE]`: the server answers; `left` names used-up keys,
-//!   `unavailable` those that no leader gave numbers of.
+//!   `unavailable` keys that no leader gave numbers of.
 //! - `fail BATCH CODE`: the server fails the whole batch.
 //! - `refuse BATCH REASON [OUTCOME]`: the server fails the whole batch with a reason.
 //! - `lose BATCH`: its answer does not come.
-//! - `send named`: as `send`, with an id, to a namespace that is known to be gapless; `send learnt`: to one of which is known
-//!   what servers said; `resend`: the message that is to be sent again as it was.
+//! - `send named`: as `send`, with an id, to a namespace that is known to be gapless; `send learnt`: to a namespace of the
+//!   kind that servers told; `resend`: the message that is to be sent again as it was.
 //! - `leave CALLER`: a caller does not wait any more.
 //! - `wait MS`: time passes, and requests that wait in the queue, or in messages that are to be sent again, expire.
 
@@ -114,7 +114,7 @@ impl Script {
         }
     }
 
-    /// With an id, if the mode is given of its namespace, as far as known.
+    /// Sends the next batch. It has an id if `named`, which holds the namespace's mode as far as it is known.
     fn send(&mut self, named: Option<Option<Mode>>) -> String {
         let Some(requests) = self.queues.next_batch() else {
             return "nothing waits".to_owned();
@@ -255,7 +255,7 @@ impl Script {
         parts.join("; ")
     }
 
-    /// What callers were told since the last time.
+    /// The replies to callers since the last time.
     fn replies(&mut self) -> Vec<String> {
         let mut replies = Vec::new();
         self.callers.retain(|caller, answer| {

@@ -10,7 +10,7 @@ fn keys(ids: std::ops::Range<u64>) -> Vec<Target> {
     ids.map(|id| Target { namespace, id }).collect()
 }
 
-/// What the replies of a node mean.
+/// The results that the replies of a node stand for.
 async fn judged(action: Action, replies: &str) -> Vec<Result<FirstAndLast, Failure>> {
     let mut from = replies.as_bytes();
     let mut answers = Vec::new();
@@ -84,7 +84,7 @@ async fn what_was_read_before_a_pipeline_broke_is_answered_and_the_rest_is_of_un
         outcomes.push(answer.map_err(|failure| failure.outcome));
     }
     assert_eq!(outcomes, [Ok((1, 3)), Err(Outcome::Info), Err(Outcome::Info)]);
-    // A new connection, whose replies are not taken for those of the one before.
+    // The connection is new: its replies are not taken for those of the connection before.
     let answers = resp.ask(&keys(1..4), NEXT).await;
     assert_eq!(answers, [Ok((4, 6)), Ok((1, 3)), Ok((1, 3))]);
     serving.await.unwrap();

@@ -53,7 +53,7 @@ impl Made {
     }
 }
 
-/// What node 1 was asked for at `from_ms`, and answered at `to_ms`.
+/// The ids that node 1 was asked for at `from_ms`, and answered at `to_ms`.
 fn taken(name: &str, (from_ms, to_ms): (u64, u64), made: &[Made]) -> TakenIds {
     let namespace = place(name);
     let ids = made.iter().map(|made| Said::Number(made.id(&ALL[namespace])));
@@ -94,9 +94,9 @@ fn ids_that_keep_every_promise_pass() {
         taken("ids-snowflake", (6, 9), &[Made::at(6, 0)]),
         // Another maker's ids may lie below: no order was promised.
         other(taken("ids-snowflake", (10, 12), &[Made::at(3, 0).of_worker(2)])),
-        // So may those of a worker id that the node leased anew.
+        // Ids of a worker id that the node leased anew may do so, too.
         taken("ids-snowflake", (13, 14), &[Made::at(4, 0).of_worker(3)]),
-        // And those with other parameters.
+        // Ids with other parameters may do so as well.
         taken("ids-route", (0, 1), &[Made::at(0, 0).with(&[1, 0])]),
         taken("ids-route", (2, 3), &[Made::at(0, 1).with(&[0, 0])]),
         taken("ids-chapter", (0, 1), &[Made::at(0, 100).with(&[0, 0]).of_key(1)]),
@@ -207,7 +207,7 @@ fn a_text_that_its_format_does_not_write_is_refused() {
     let printed = format.print(id).to_string();
     text.ids = vec![Said::Text(printed.clone())];
     assert_eq!(judge(std::slice::from_ref(&text)), Vec::<String>::new());
-    // It can be read, and is not what the format writes.
+    // It can be read, but the format prints another text.
     let capitals = printed.to_uppercase();
     assert!(format.decode(&capitals).is_ok());
     // It cannot be read.

@@ -1,10 +1,10 @@
-//! What was seen while disks were slow, and what is wrong with it.
+//! The observations while disks were slow, and the judgement of them.
 
 use std::{fmt, time::Duration};
 
 use crate::{finding::Finding, history::longest_silence_of, workload::Answered};
 
-/// If the machine woke a thread up so late, a leader may have missed its lease, whatever the disks did.
+/// If the machine woke a thread up so late, a leader may have missed its lease, independently of the disks.
 const STALL: Duration = Duration::from_millis(100);
 
 /// The longest time that the caller of warm keys at one node was without an answer.
@@ -30,7 +30,7 @@ impl Silence {
     }
 }
 
-/// What was seen of a time in which disks were slow, and no process ended.
+/// The observations of a time in which disks were slow, and no process ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seen {
     pub silence: Silence,
@@ -43,8 +43,8 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// What is wrong, if no more than `terms_max` further terms help, and a caller may be without an answer for
-    /// `silence_max`.
+    /// The violations, if no more than `terms_max` further terms help, and a caller may be without an answer
+    /// for `silence_max`.
     pub fn judge(&self, terms_max: u64, silence_max: Duration) -> Vec<(Finding, String)> {
         let mut wrong = Vec::new();
         let (node, lasted) = (self.silence.node, self.silence.lasted());
