@@ -95,7 +95,7 @@ async fn nodes_without_data_wait_and_say_so_until_one_of_them_is_asked_to_found_
     assert_eq!((&first["founded"], &first["cluster"]), (&true.into(), &"test".into()));
     assert_eq!(first["voters"], serde_json::json!(["1", "2", "3"]));
     cluster.client(3).next_at_last(1).await;
-    // It is founded again, in each way, and by way of each node.
+    // It is asked to be founded again, in each way, and by way of each node.
     let again = ask("found").await;
     assert!(again.status.success(), "{again:?}");
     let again = json(&again.stdout);
@@ -463,7 +463,7 @@ async fn a_cluster_for_trying_founds_itself_and_its_directory_and_others_are_not
     let (node, _) = dev_node(&tried, &[]);
     assert_eq!(node.ended().await.code(), Some(78));
     assert!(log(&tried).contains("Start it with --dev"), "{}", log(&tried));
-    // Without the flag it waits, at any value of a variable, and is never founded by the flag afterwards.
+    // Without the flag it waits, and is never founded by the flag afterwards.
     let (node, mut client) = dev_node(&waits, &[]);
     let status = eventually("a status", async || client.status().await.ok());
     assert!(status.await.waits);

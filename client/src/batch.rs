@@ -148,7 +148,7 @@ impl Batch {
         self.unsent()
     }
 
-    /// Ends the batch if its message has reached nobody this time.
+    /// The requests, or the message, that are to be sent again if the message has reached nobody this time.
     pub fn unsent(self) -> Leftover {
         match &self.named {
             Some(named) if named.may_be_done => {

@@ -1,7 +1,7 @@
 //! The outcome of a call: numbers, or the reason for none, and whether it may be done all the same.
 //!
 //! A call that fails with a [`Why`] has done nothing. One that may have done a part of what it was asked for fails with
-//! [`Unserved`], which says how much.
+//! [`Unserved`], which says how much. One for many keys that may not wait fails with [`ManyUnserved`].
 
 use crate::{
     sequence::{IdsFull, LostBy, OwnedKey, Range},
@@ -16,7 +16,8 @@ pub enum Why {
     #[error("the node that leads is to be asked")]
     AskLeader,
     /// Of a key of a message whose other keys may have numbers: the term was closed before its turn, or while it waited.
-    /// Nothing was taken of it. The next leader has its numbers.
+    /// It gets nothing here: the next leader has its numbers. Numbers that it took behind a late place of the same key are
+    /// counted as skipped.
     #[error("the key is left to the next leader")]
     LeftToNextLeader,
     /// The caller's deadline passed before the numbers were there.

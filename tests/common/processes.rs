@@ -5,14 +5,13 @@ use std::{
     net::SocketAddr,
     path::Path,
     process::{Child, Command, ExitStatus, Output, Stdio},
-    time::Duration,
 };
 
 use ratchet::node::Config;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tempfile::TempDir;
 
-use super::{Client, PATIENCE, eventually, free_ports, in_time, own_ip, unhurried};
+use super::{Client, PATIENCE, eventually, free_ports, own_ip, unhurried};
 
 /// A process that is killed when it is dropped.
 pub struct Process(pub Child);
@@ -237,21 +236,18 @@ impl Processes {
 
     /// The leader, as the first running node that knows it says.
     pub async fn leader(&self) -> u64 {
-        let asking = async {
-            loop {
-                for id in self.running.keys() {
-                    let mut client = self.client(*id);
-                    client.next_at_last(u64::MAX).await;
-                    if let Ok(status) = client.status().await
-                        && let Some(leader) = status.leader
-                    {
-                        return leader;
-                    }
+        eventually("a node that knows the leader", async || {
+            for id in self.running.keys() {
+                let mut client = self.client(*id);
+                client.next_at_last(u64::MAX).await;
+                if let Ok(status) = client.status().await
+                    && let Some(leader) = status.leader
+                {
+                    return Some(leader);
                 }
-                // That a node hears its leader cannot be awaited.
-                tokio::time::sleep(Duration::from_millis(10)).await;
             }
-        };
-        in_time("a node that knows the leader", asking).await
+            None
+        })
+        .await
     }
 }

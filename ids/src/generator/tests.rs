@@ -301,7 +301,7 @@ proptest! {
         made.sort_unstable();
         made.dedup();
         prop_assert_eq!(made.len(), count);
-        // The ten values of one counter are all that a second has, for all types together.
+        // The ten values of one counter are all that a second has, for all types that share it.
         let mut counted: Vec<Row> = (made.iter())
             .map(|row| (row.0, row.1, format.counter_per().map_or(0, |_| row.2)))
             .collect();

@@ -104,7 +104,7 @@ fn an_unclean_change_allows_a_step_where_it_may_have_happened_and_nothing_elsewh
         gap(&[(0, 100, 1)]),
         gap(&[(206, 299, 1)]),
         gap(&[(206, 299, 2)]),
-        // The call may have burnt numbers anywhere, but only once.
+        // The change may have happened anywhere, but only once.
         gap(&[(0, 500, 1)]),
         gap(&[(0, 500, 1), (0, 100, 1)]),
     ];

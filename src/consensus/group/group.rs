@@ -44,9 +44,8 @@ use crate::{
 
 /// One Raft group on this node.
 ///
-/// No field is replaced after the start. State that changes is in types with private fields, and the file of each type says
-/// what must hold. So every file of the group may use each field. The public fields are settings and shares that users of the
-/// group read.
+/// No field is replaced after the start. State that changes is in types with private fields, whose files say what must
+/// hold. So every file of the group may use each field. The public fields are settings and shares that users of the group read.
 pub struct Group {
     /// The parts that the node's groups share.
     pub this_node: Arc<ThisNode>,

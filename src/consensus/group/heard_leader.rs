@@ -1,4 +1,6 @@
 //! The leader that this node followed last: when it was heard, and what it told of the others and of its wall clock.
+//!
+//! Invariant: each part is what the last message that told of it said. A reader may see parts of two messages.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 

@@ -1,4 +1,6 @@
-//! How this node came to lead, for the metrics. Nothing is decided by it.
+//! How this node came to lead, for the metrics.
+//!
+//! Invariant: nothing is decided by it.
 
 use parking_lot::Mutex;
 
