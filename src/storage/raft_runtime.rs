@@ -1,7 +1,7 @@
 //! The runtime that Raft runs on: tokio, changed in three points.
 //!
 //! - Random numbers come from `random`, so that a simulation decides them.
-//! - Watch channels are those of `watch`, which wake their waiters in a fixed order.
+//! - Watch channels are those of `ordered_watch`, which wake their waiters in a fixed order.
 //! - A panic of one of Raft's tasks fails the node (`tasks`).
 
 use std::{io, time::Duration};

@@ -94,7 +94,9 @@ impl EncodeMetric for OfNamespaces {
     fn metric_type(&self) -> MetricType {
         match self.figure {
             Figure::DaysLeft => MetricType::Gauge,
-            _ => MetricType::Counter,
+            Figure::Numbers | Figure::Calls | Figure::Refusals | Figure::SkippedNumbers => {
+                MetricType::Counter
+            }
         }
     }
 }

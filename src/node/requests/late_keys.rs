@@ -27,14 +27,20 @@ pub(in crate::node) fn late(
     if message.request_id.is_some() || late.is_empty() || late.iter().any(|at| *at >= keys) {
         return None;
     }
+    // All fields are named: a new one may have to go along.
     Some(NextManyRequest {
+        id: 0,
         namespace: message.namespace.clone(),
         ids: at_places(&message.ids, &late),
         names: at_places(&message.names, &late),
         counts: at_places(&message.counts, &late),
+        timeout_ms: 0,
         route_version: message.route_version,
         members_version: message.members_version,
-        ..NextManyRequest::default()
+        request_id: None,
+        retry_window_ms: None,
+        made_ms: None,
+        traceparent: None,
     })
 }
 

@@ -17,8 +17,8 @@ use crate::{
     server::metadata::CLUSTER_ID,
 };
 
-/// After how many milliseconds a caller may try again while no leader is known.
-const NO_LEADER_MS: u64 = 1_000;
+/// After how many milliseconds a caller may try again if a refusal with UNAVAILABLE does not say it.
+const UNAVAILABLE_MS: u64 = 1_000;
 
 /// A failure of a request. It is counted once it is an answer.
 #[derive(Debug)]
@@ -162,10 +162,8 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = self.status;
         let code = self.code();
-        let retry_after_ms = match code {
-            Code::Unavailable => Some(NO_LEADER_MS),
-            _ => self.refusal.retry_after_ms,
-        };
+        let unsaid = (code == Code::Unavailable).then_some(UNAVAILABLE_MS);
+        let retry_after_ms = self.refusal.retry_after_ms.or(unsaid);
         let details = Details {
             title: status.canonical_reason().unwrap_or_default(),
             status: status.as_u16(),
