@@ -300,6 +300,10 @@ impl<Q: SequenceRequest> ForLeader for CheckedRequest<Q> {
             {
                 break 'attempt Err(hands_out_ids(namespace, format).into());
             }
+            // The next leader counts them, too: numbers that this one surely does not give are not counted here.
+            if term.is_over() {
+                break 'attempt Err(Unanswered::ELSEWHERE);
+            }
             if let Err(refusal) =
                 here.access.take_numbers(&self.by, message.namespace(), message.numbers())
             {

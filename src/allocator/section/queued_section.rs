@@ -161,10 +161,11 @@ impl QueuedSection {
             self.pending.end();
             return None;
         };
-        let step = match numbers {
-            // For floors alone.
-            0 => 0,
-            _ => self.section.step_within_bounds(config),
+        let step = match (numbers, up_to) {
+            // For floors alone. One of 0 raises nothing: it asks where a key stands. The section exists from then on, also once
+            // the log says that no number of it was used. So its record needs a step.
+            (0, 1..) => 0,
+            (0, 0) | (1.., _) => self.section.step_within_bounds(config),
         };
         Some(CeilingRaise { numbers, unused_max, step, up_to })
     }

@@ -14,7 +14,7 @@ use crate::{
         error::StoreError,
         layout::{Family, days_range_of, kind_range, section_of, totals_key},
         recovery_record::{RaisedNamespace, Recovery},
-        table::TableChange,
+        table::{NamespaceMap, TableChange},
     },
 };
 
@@ -173,13 +173,14 @@ fn raise_sections(
 ///
 /// The entries may have been committed. Numbers of a bump or an epoch may have been handed out, so these count.
 /// Numbers that a trim returned may have been handed out again by the lost nodes, so trims lower nothing. For the same
-/// reason nobody takes over from the last term.
+/// reason nobody takes over from the last term. The limits of the plan's namespaces are those after the last entry, and an entry
+/// before it was applied under others: so none is kept to.
 fn apply_unapplied(
     survivor: &Survivor<'_>, plan: &RaisePlan, dry_run: bool,
 ) -> Result<u64, StoreError> {
     use Command::*;
     let mut unapplied_entries = 0;
-    let known = (Arc::new(plan.namespaces.clone()), survivor.principals.clone());
+    let known = (Arc::new(without_limits(&plan.namespaces)), survivor.principals.clone());
     let mut change = TableChange::new(&survivor.next_generation(), known, None);
     survivor.each_unapplied(|entry| {
         unapplied_entries += 1;
@@ -223,6 +224,18 @@ fn apply_unapplied(
         change.write()?;
     }
     Ok(unapplied_entries)
+}
+
+/// The namespaces with the greatest `max` that each of them ever had, and with as many keys as there are.
+fn without_limits(namespaces: &NamespaceMap) -> NamespaceMap {
+    let mut unlimited = NamespaceMap::default();
+    for namespace in namespaces.iter() {
+        let mut namespace = namespace.clone();
+        namespace.config.max = namespace.max_ever;
+        namespace.config.keys_max = None;
+        unlimited.put(namespace);
+    }
+    unlimited
 }
 
 /// Does what trims did but for lowering ceilings: the next epoch gives the numbers right above.

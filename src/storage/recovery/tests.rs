@@ -165,6 +165,30 @@ fn unapplied_bumps_raise_ceilings_and_unapplied_trims_do_not_lower_them() {
     assert_eq!(ceiling(&store, 7), 520, "a section that only the log knows");
 }
 
+/// The lost nodes applied the bumps before the limit was lowered, and it may be raised again.
+#[test]
+fn an_unapplied_bump_counts_whatever_limit_a_later_entry_sets() {
+    let raise = CeilingRaise { numbers: 20, unused_max: 20, step: 10, up_to: 90_000 };
+    let bumps = [0, 7].map(|of| Bump { section: section(of), raise });
+    for change in [
+        NamespaceChange { max: Some(2_000), ..NamespaceChange::default() },
+        NamespaceChange { keys_max: Some(1), ..NamespaceChange::default() },
+    ] {
+        let unapplied = vec![
+            Command::Bump { bumps: bumps.to_vec(), lost: vec![], now_ms: 0 },
+            Command::UpdateNamespace { name: "book".to_owned(), change: change.clone() },
+        ];
+        let dir = directory(1, unapplied);
+        recover(dir.path(), SET, &steps(50), false).unwrap();
+        let store = open(dir.path()).unwrap();
+        assert_eq!((ceiling(&store, 0), ceiling(&store, 7)), (90_000, 90_000), "{change:?}");
+        let book = Generation::new(&store.db, SET, 1).read_namespaces().unwrap();
+        let config = &book.by_name("book").unwrap().config;
+        let limits = (config.max, config.keys_max);
+        assert_eq!(limits, (change.max.unwrap_or(100_000), change.keys_max), "they stay");
+    }
+}
+
 fn bump_by_20(of: u64) -> Command {
     let raise = CeilingRaise { numbers: 20, unused_max: 20, step: 10, up_to: 0 };
     let section = section(of);

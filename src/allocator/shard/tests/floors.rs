@@ -1,9 +1,12 @@
 //! Floors of whole shared sections.
 
 use super::*;
-use crate::allocator::{
-    floor::Raised, key_table::changed_slots::Tracking, outcome::Why, section::pending::RaisedLater,
-    shard::own_keys::evict::Swept,
+use crate::{
+    allocator::{
+        floor::Raised, key_table::changed_slots::Tracking, outcome::Why,
+        section::pending::RaisedLater, shard::own_keys::evict::Swept,
+    },
+    sequence::SectionRecord,
 };
 
 fn world(section_size: u64) -> World {
@@ -141,6 +144,22 @@ fn a_bump_for_the_floor_of_a_section_that_nobody_uses_leaves_next_to_nothing_unu
     assert_eq!(raised.map(shown), Ok((5_000, true, 4_700)));
     assert_eq!(world.shard.footprint().keys, 0);
     assert_eq!(world.close(), "section 0 used 5000, lost 0, none left");
+}
+
+/// Otherwise its record would be that of no section once nothing of it was used, and the key would count again.
+#[test]
+fn a_bump_that_asks_where_a_new_key_stands_names_a_step() {
+    let mut world = world(100);
+    let _later = world.raise_later(7, 0);
+    let place = world.place(Key::Id(7));
+    let size = world.shard.next_bump(place, &world.namespace).expect("a bump");
+    assert_eq!((size.numbers, size.up_to), (0, 0));
+    assert_eq!(size.step, world.namespace.config.step);
+    let (record, chunk) =
+        SectionRecord::default().bump(world.namespace.config.progression(), 1, size).unwrap();
+    assert_eq!((chunk.old, chunk.new), (0, 1));
+    let trimmed = record.trim(world.namespace.config.progression(), 1, 0).expect("it is lowered");
+    assert!(trimmed.exists());
 }
 
 #[test]
