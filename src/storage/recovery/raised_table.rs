@@ -173,8 +173,8 @@ fn raise_sections(
 ///
 /// The entries may have been committed. Numbers of a bump or an epoch may have been handed out, so these count.
 /// Numbers that a trim returned may have been handed out again by the lost nodes, so trims lower nothing. For the same
-/// reason nobody takes over from the last term. The limits of the plan's namespaces are those after the last entry, and an entry
-/// before it was applied under others: so none is kept to.
+/// reason nobody takes over from the last term. The limits of the plan's namespaces are those after the last entry. An entry
+/// before it was applied under others, so none of them is kept to.
 fn apply_unapplied(
     survivor: &Survivor<'_>, plan: &RaisePlan, dry_run: bool,
 ) -> Result<u64, StoreError> {
