@@ -240,3 +240,30 @@ fn a_message_that_may_be_done_keeps_its_id_once_a_server_has_said_that_ids_are_r
         "#]],
     );
 }
+
+/// No answer has told the mode of the namespace: the message itself knows that its id may be remembered.
+#[test]
+fn a_message_that_may_be_done_keeps_its_id_behind_a_server_without_memory_and_one_that_lags() {
+    check(
+        "ask 7 1
+         send learnt
+         lose 1
+         resend
+         refuse 2 REQUEST_IDS_FULL
+         resend
+         refuse 3 REQUEST_ID_UNSUPPORTED
+         resend
+         answer 4 1",
+        expect![[r#"
+            ask 7 1 -> caller 1
+            send learnt -> batch 1 of book: 7, one each (id 1)
+            lose 1 -> to send again as it was
+            resend -> batch 2 of book: 7, one each (id 1)
+            refuse 2 REQUEST_IDS_FULL -> ask another server; to send again as it was
+            resend -> batch 3 of book: 7, one each (id 1)
+            refuse 3 REQUEST_ID_UNSUPPORTED -> ask another server; to send again as it was
+            resend -> batch 4 of book: 7, one each (id 1)
+            answer 4 1 -> caller 1: 1; Gapless
+        "#]],
+    );
+}

@@ -146,6 +146,7 @@ impl Script {
         let code = match reason {
             "NO_LEADER" => Code::Unavailable,
             "OUTCOME_UNKNOWN" => Code::Unknown,
+            "REQUEST_IDS_FULL" => Code::ResourceExhausted,
             _ => Code::FailedPrecondition,
         };
         let outcome = outcome.copied().unwrap_or("NOT_DONE");
