@@ -13,13 +13,13 @@ use axum::{
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::StreamExt;
 use hyper::body::Body as _;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::timeout_at;
 
 use super::{headers::Due, problem::Problem};
 use crate::{
     node::{NodeContext, Reservation},
-    proto::{Refusal, refusal, refuse, v1::NextResponse},
+    proto::{Refusal, refusal, refuse},
     sequence::Wanted,
     server::connections::{
         calls::until_sent, unfinished::CLIENT_MESSAGE_BYTES_MAX, until_known::STRANGERS_BYTES_MAX,
@@ -41,39 +41,16 @@ pub fn forbid_caching(headers: &mut HeaderMap) {
 /// An answer as it is sent.
 pub type HttpAnswer = axum::http::Response<tonic::body::Body>;
 
-/// The most bytes of the JSON of numbers of one key.
-const RANGE_BYTES_MAX: usize = 97;
-
-/// The JSON of numbers of one key. Most answers are such, so the numbers are written without serde, as serde writes them.
-///
-/// # Errors
-/// If there is a route that cannot be written as JSON.
-pub fn range_json(answer: &NextResponse) -> serde_json::Result<String> {
-    if answer.route.is_some() {
-        return serde_json::to_string(answer);
-    }
-    let mut digits = itoa::Buffer::new();
-    let mut written = String::with_capacity(RANGE_BYTES_MAX);
-    for (before, number) in [
-        ("{\"first\":\"", answer.first),
-        ("\",\"last\":\"", answer.last),
-        ("\",\"increment\":\"", answer.increment),
-    ] {
-        written.push_str(before);
-        written.push_str(digits.format(number));
-    }
-    written.push_str("\"}");
-    Ok(written)
-}
-
-/// An answer in JSON, which is `written`. The memory that is reserved for it is freed once its bytes are sent, or dropped.
+/// An answer in JSON. The memory that is reserved for it is freed once its bytes are sent, or dropped.
 ///
 /// # Errors
 /// INTERNAL if it cannot be written as JSON.
 pub fn reserved_json(
-    written: serde_json::Result<String>, mut reservation: Option<Reservation>,
+    answer: &impl Serialize, reservation: impl Into<Option<Reservation>>,
 ) -> Result<HttpAnswer, Problem> {
+    let written = serde_json::to_string(answer);
     let written = written.map_err(|error| refusal!(Internal, "{error}"))?;
+    let mut reservation = reservation.into();
     if let Some(reservation) = &mut reservation {
         reservation.resize(written.len());
     }
@@ -161,22 +138,4 @@ async fn read(
         bytes.put(part);
     }
     Ok((bytes.freeze(), reserved))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::proto::v1::Route;
-
-    #[test]
-    fn numbers_of_one_key_are_written_as_serde_writes_them() {
-        let range = |first, last, increment| NextResponse { first, last, increment, route: None };
-        let longest = || range(u64::MAX, u64::MAX, u64::MAX);
-        let routed = NextResponse { route: Some(Box::new(Route::default())), ..range(1, 2, 1) };
-        for answer in [range(0, 0, 0), range(1, 1, 1), range(9_007, 9_107, 10), longest(), routed] {
-            let by_serde = serde_json::to_string(&answer).expect("JSON");
-            assert_eq!(range_json(&answer).expect("JSON"), by_serde);
-        }
-        assert_eq!(range_json(&longest()).expect("JSON").len(), RANGE_BYTES_MAX);
-    }
 }

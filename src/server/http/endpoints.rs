@@ -8,10 +8,11 @@ use std::{borrow::Cow, cmp::Reverse, collections::BTreeSet, sync::LazyLock};
 
 use axum::http::{HeaderValue, Method, StatusCode, request::Parts};
 use futures::future::BoxFuture;
+use serde::Serialize;
 
 use super::{
     answers::{ids, one_of_stream, operation, sequence, sequence_of_key},
-    bodies::{HttpAnswer, range_json, reserved_json},
+    bodies::{HttpAnswer, reserved_json},
     headers::Due,
     message::{Received, of_kind, of_known_kind, said_once, take_request_id},
     path::{FIELDS_MAX, PARTS_MAX, PathParts, PathValues, decoded},
@@ -80,16 +81,6 @@ impl Endpoint {
     }
 }
 
-/// The function that writes an answer of this type as JSON.
-macro_rules! json_of {
-    (NextResponse) => {
-        range_json
-    };
-    ($answer:ident) => {
-        serde_json::to_string
-    };
-}
-
 macro_rules! endpoints {
     ($($verb:ident $path:literal $route:literal $action:literal $has_body:literal $answered_by:ident $service:ident $rpc:ident $request:ident {
         in_path: $($in_path:ident)*; $of_kind:ident: $($key:ident)*; request_id: $($id:ident)?; route_version: $($version:ident)?
@@ -133,7 +124,7 @@ macro_rules! endpoints {
                 $(let written = message.$key.take();
                 message.$key = $of_kind(context, message.wanted(), written, due).await?;)*
                 let answer = $answered_by(context, message, due).await?;
-                answered(stringify!($rpc), answer, json_of!($answer))
+                answered(stringify!($rpc), answer)
             }),
         }),*];
     };
@@ -287,12 +278,11 @@ impl Route {
     }
 }
 
-/// The answer to a method. `write` writes it as JSON.
-fn answered<A>(
-    rpc: &str, (answer, reserved): (A, Option<Reservation>),
-    write: impl FnOnce(&A) -> serde_json::Result<String>,
+/// The answer to a method.
+fn answered(
+    rpc: &str, (answer, reserved): (impl Serialize, Option<Reservation>),
 ) -> Result<HttpAnswer, Problem> {
-    let mut response = reserved_json(write(&answer), reserved)?;
+    let mut response = reserved_json(&answer, reserved)?;
     *response.status_mut() = status(rpc);
     Ok(response)
 }
