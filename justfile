@@ -40,6 +40,14 @@ lint:
 doc:
     . cluster/env && RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
 
+# Cargo takes a version of a package for one that never changes, and would compile the client with the ids of an earlier run.
+#
+# Compile what cargo users get of us: what the packages of the client hold
+package:
+    rm -rf "${CARGO_HOME:-$HOME/.cargo}"/registry/{src,cache}/-*/ratchet-*
+    . cluster/env && rm -rf "$CARGO_TARGET_DIR"/debug/.fingerprint/ratchet-{ids,client}-*
+    {{ cargo }} package --locked --allow-dirty -p ratchet-ids -p ratchet-client
+
 # Check licences, sources and forbidden crates of all dependencies (deny.toml)
 deny *CHECKS="bans licenses sources":
     cargo deny --locked check {{ CHECKS }}
