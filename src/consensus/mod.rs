@@ -38,7 +38,7 @@
 //!   carries the followers' lease, and nodes that disagree refuse each other ([`Group::check_header`]).
 //! * *A watched state hides changes in between.* Everything is compared by term ([`Group::leadership`]).
 //! * *A membership is in force before a watcher hears of it.* The lease needs the majority of the proposed
-//!   voters from before the proposal ([`Group::change`]).
+//!   voters from before the proposal ([`GroupMembership::change`]).
 //! * *Heartbeats go on while the disk hangs.* So they should, and the leadership goes to another node if that helps
 //!   ([`Group::quicker_successor`], [`Group::watch_disk`]).
 //! * *Raft answers a heartbeat once all that it wrote before is on the disk, and waits for a vote no longer than half an
@@ -56,8 +56,8 @@ mod terms;
 mod this_node;
 
 pub use group::{
-    ArrivingSnapshot, Group, GroupConfig, LeaderChange, Leadership, LogState, MembershipChange,
-    MemoryOrigin, NodeState, ProposeError, Voters,
+    ArrivingSnapshot, Group, GroupConfig, GroupMembership, LeaderChange, Leadership, LogState,
+    MembershipChange, MemoryOrigin, NodeState, ProposeError, Voters,
 };
 pub use lease::{LeaseClock, PeerSilence, Quorums, TermLease};
 pub use network::{Destination, MESSAGE_BYTES_MAX, RaftRpc, Sender, Transport};

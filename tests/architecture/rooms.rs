@@ -94,8 +94,9 @@ const ORDERED: [Rows; 6] = [
             &["election", "raft_watch", "rpc"],
             &["canvass", "transfer"],
             &["slow_disk"],
-            &["confirmation", "membership", "successor", "voter_clocks", "voter_disks"],
+            &["confirmation", "successor", "voter_clocks", "voter_disks"],
             &["group"],
+            &["membership"],
             &[
                 "canvassed_term",
                 "config",
@@ -104,6 +105,7 @@ const ORDERED: [Rows; 6] = [
                 "leader_change",
                 "leadership",
                 "principals_lag",
+                "propose_error",
                 "snapshot_numbers",
                 "voters",
             ],

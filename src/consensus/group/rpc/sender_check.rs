@@ -79,8 +79,8 @@ impl Group {
     /// A node that was removed is no such stranger. A voter that has applied its removal refuses it, whichever leader is heard:
     /// with the key of its certificate anybody could speak as that node, and it knows the incarnations. That keeps no majority
     /// from electing: where a former member's id comes again, it votes only once all voters know so
-    /// (`Group::check_voters_after`). A learner refuses nobody more for it. It may be on its way through the log, behind an
-    /// entry that added a node again; and its vote does not count.
+    /// (`GroupMembership::check_voters_after`). A learner refuses nobody more for it. It may be on its way through the log,
+    /// behind an entry that added a node again; and its vote does not count.
     ///
     /// # Errors
     /// FAILED_PRECONDITION, with the list of members.
