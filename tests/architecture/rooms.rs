@@ -106,7 +106,6 @@ const ORDERED: [Rows; 6] = [
                 "leadership",
                 "principals_lag",
                 "propose_error",
-                "snapshot_numbers",
                 "voters",
             ],
         ],

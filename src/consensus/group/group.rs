@@ -1,7 +1,7 @@
 //! [`Group`]: one Raft group on this node, and proposals to it.
 //!
-//! Files above this one add to it: how it starts, whom it asks for votes and who follows it, who can lead next, and how it gives
-//! the leadership up. The files below hold its state that changes, a part each; its membership is one.
+//! Files above this one add to it: how it starts, whom it asks for votes, who still follows it, who can lead next, and how it
+//! gives the leadership up. The files below hold its state that changes, a part each. `membership` is one of them.
 //!
 //! Invariant: a proposal names its term, and is logged in that term or not at all.
 
@@ -26,7 +26,6 @@ use super::{
     membership::GroupMembership,
     principals_lag::PrincipalsLag,
     propose_error::ProposeError,
-    snapshot_numbers::SnapshotNumbers,
     voters::{AppliedVoters, Voters},
 };
 use crate::{
@@ -71,7 +70,6 @@ pub struct Group {
     pub(super) heard_leader: HeardLeader,
     pub(super) principals_lag: PrincipalsLag,
     pub(super) last_leader_change: LastLeaderChange,
-    pub(super) snapshot_numbers: SnapshotNumbers,
     pub(super) canvassed_term: CanvassedTerm,
 }
 

@@ -32,7 +32,6 @@
 //! * `leadership`: the leader and the term, and how they are published.
 //! * `principals_lag`: whether changes of who may do what are late here.
 //! * `propose_error`: why a proposal failed.
-//! * `snapshot_numbers`: which of the snapshots that arrive goes on.
 //! * `voters`: the members that vote.
 
 mod canvass;
@@ -52,7 +51,6 @@ mod propose_error;
 mod raft_watch;
 mod rpc;
 mod slow_disk;
-mod snapshot_numbers;
 mod start;
 mod successor;
 mod transfer;
@@ -66,5 +64,5 @@ pub use leader_change::LeaderChange;
 pub use leadership::Leadership;
 pub use membership::{GroupMembership, LogState, MembershipChange, NodeState};
 pub use propose_error::ProposeError;
-pub use rpc::{ArrivingSnapshot, MemoryOrigin};
+pub use rpc::{ArrivingSnapshot, MemoryOrigin, RpcHandler, send_memory};
 pub use voters::Voters;

@@ -7,8 +7,7 @@ use openraft::Raft;
 use super::{
     canvassed_term::CanvassedTerm, config::GroupConfig, election, ending::Ending, group::Group,
     heard_leader::HeardLeader, leader_change::LastLeaderChange, leadership::PublishedLeadership,
-    membership::GroupMembership, principals_lag::PrincipalsLag, raft_watch,
-    snapshot_numbers::SnapshotNumbers, voters::AppliedVoters,
+    membership::GroupMembership, principals_lag::PrincipalsLag, raft_watch, voters::AppliedVoters,
 };
 use crate::{
     clock::Clock,
@@ -83,7 +82,6 @@ impl Group {
             heard_leader: HeardLeader::default(),
             principals_lag: PrincipalsLag::default(),
             last_leader_change: LastLeaderChange::default(),
-            snapshot_numbers: SnapshotNumbers::default(),
             canvassed_term: CanvassedTerm::default(),
         });
         let watching = raft_watch::watch(group.clone());

@@ -46,8 +46,8 @@ impl GroupMembership {
     /// sent at `asked` (by the clock of leases) or later, and has caught up.
     ///
     /// A voter that knows that a node was removed, and not that its id was given to another one, listens to neither
-    /// (`Group::check_sender`). So a node with such an id votes only once all voters know of it; and where one votes, a further
-    /// voter has to know of it, too.
+    /// (`RpcHandler::check_sender`). So a node with such an id votes only once all voters know of it; and where one votes, a
+    /// further voter has to know of it, too.
     ///
     /// # Errors
     /// If a majority of the voters after the change is not there, or if the promoted node is not. If a voter does not know of a
