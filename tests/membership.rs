@@ -145,10 +145,10 @@ async fn a_refused_change_does_not_go_on_counting_against_the_lease() {
     let term = cluster.client(leader).status().await.unwrap().term;
     let group = cluster.nodes[&leader].context().group.clone();
     // Node 9 was never added.
-    let refused = group.change(term, vec![MembershipChange::Promote(9)], None).await;
+    let refused = group.membership.change(term, vec![MembershipChange::Promote(9)], None).await;
     assert!(matches!(refused, Err(ProposeError::Refused(_))), "{refused:?}");
     // A change of an earlier term is refused as well.
-    let late = group.change(term - 1, vec![MembershipChange::Remove(1)], None).await;
+    let late = group.membership.change(term - 1, vec![MembershipChange::Remove(1)], None).await;
     assert!(matches!(late, Err(ProposeError::NotLeader(_))), "{late:?}");
     cluster.crash(other_than(leader)).await;
     // Two of three voters renew the lease, long after the third was heard last.
@@ -213,13 +213,13 @@ async fn a_term_that_is_given_up_while_the_last_other_voter_is_removed_is_not_th
     cluster.cut_off(other);
     let group = cluster.nodes[&leader].context().group.clone();
     let lease = group.leadership().borrow().own.clone().expect("it leads");
-    let before = group.log_state().last;
+    let before = group.membership.log_state().last;
     let change = MembershipChange::Remove(other);
     let removing = tokio::spawn({
         let (group, term) = (group.clone(), lease.term());
-        async move { group.change(term, vec![change], None).await }
+        async move { group.membership.change(term, vec![change], None).await }
     });
-    let is_proposed = || group.log_state().last != before;
+    let is_proposed = || group.membership.log_state().last != before;
     until("the change is under way", is_proposed).await;
     lease.void();
     cluster.mend();
@@ -311,10 +311,10 @@ async fn a_change_whose_caller_hangs_up_is_completed() {
     cluster.add_learner(1, 2).await;
     let term = cluster.client(1).status().await.unwrap().term;
     let group = cluster.nodes[&1].context().group.clone();
-    let change = group.change(term, vec![MembershipChange::Promote(2)], None);
+    let change = group.membership.change(term, vec![MembershipChange::Promote(2)], None);
     // Polled once: the change is under way, and its caller is gone.
     assert!(futures::FutureExt::now_or_never(change).is_none());
-    let voters = || group.members().values().filter(|(_, voter)| *voter).count();
+    let voters = || group.membership.members().values().filter(|(_, voter)| *voter).count();
     until("both nodes are voters", || voters() == 2).await;
 }
 

@@ -117,7 +117,7 @@ async fn the_nodes_left_behind_cannot_speak_to_the_recovered_one() {
     assert!(elected.is_err(), "node 1 found a leader");
     // Its messages are for the recovered node's old directory.
     let group = cluster.nodes[&1].context().group.clone();
-    let member = group.members()[&3].0.clone();
+    let member = group.membership.members()[&3].0.clone();
     let message =
         RaftMessage { header: Some(group.sender().header(3, &member)), ..RaftMessage::default() };
     let transport = as_peer();

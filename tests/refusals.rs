@@ -303,7 +303,7 @@ async fn an_answer_tells_who_leads_to_callers_that_do_not_know() {
 async fn a_peer_that_cannot_read_a_message_says_that_it_runs_another_release() {
     let cluster = Cluster::start(2, |_| {}).await;
     let group = &cluster.nodes[&1].context().group;
-    let nodes = group.nodes();
+    let nodes = group.membership.nodes();
     let other = nodes.iter().find(|node| node.id == 2).expect("node 2");
     let message = RaftMessage {
         header: Some(group.sender().header(2, &other.member)),

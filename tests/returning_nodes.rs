@@ -54,7 +54,7 @@ async fn ask_for_vote(
     cluster: &Cluster, from: u64, to: u64,
 ) -> Result<VoteResponse<Types>, Status> {
     let group = &cluster.nodes[&from].context().group;
-    let member = group.members()[&to].0.clone();
+    let member = group.membership.members()[&to].0.clone();
     let term = group.leadership().borrow().term;
     let last = LogId::new(Vote::new(term, 1).leader_id.to_committed(), 1_000_000);
     let request = VoteRequest::<Types>::new(Vote::new(term + 1, from), Some(last));
@@ -232,7 +232,7 @@ async fn a_node_whose_log_a_later_leader_has_cut_is_not_taken_for_an_older_copy(
     cluster.client(leader).next_at_last(7).await;
     cluster.caught_up(leader, back).await;
     let node = cluster.nodes[&leader].context();
-    let incarnation = node.group.members()[&back].0.incarnation;
+    let incarnation = node.group.membership.members()[&back].0.incarnation;
     let greet = async |vote_term: u64| {
         let shorter = Acknowledged { incarnation, vote_term, ..Acknowledged::default() };
         let greeting = greeting(&cluster.configs[&back], leader);

@@ -82,12 +82,12 @@ impl Callers {
 /// Adds a learner, and waits until it has all that the leader has; how long that took.
 async fn add(cluster: &mut Cluster, to: &mut Client, id: u64) -> Duration {
     let peer_address = cluster.start_joining(id, |_| {}).await;
-    let goal = cluster.nodes[&1].context().group.nodes();
+    let goal = cluster.nodes[&1].context().group.membership.nodes();
     let goal = goal.iter().find_map(|node| node.applied_index);
     let started = Instant::now();
     to.add_node(id, peer_address).await.expect("it is added");
     let group = cluster.nodes[&id].context().group.clone();
-    while group.nodes().iter().all(|node| node.applied_index < goal) {
+    while group.membership.nodes().iter().all(|node| node.applied_index < goal) {
         assert!(started.elapsed() < Duration::from_secs(600), "no snapshot came");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

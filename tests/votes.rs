@@ -108,7 +108,7 @@ async fn a_restarted_voter_grants_no_vote_within_a_lease() {
     let leader = cluster.leader().await;
     let [restarted, other] = others(leader);
     let shared = cluster.nodes[&other].context();
-    let member = shared.group.members()[&restarted].0.clone();
+    let member = shared.group.membership.members()[&restarted].0.clone();
     let header = shared.group.sender().header(restarted, &member);
     let term = cluster.client(leader).status().await.unwrap().term;
     let request = VoteRequest::<Types>::new(

@@ -5,6 +5,7 @@ use crate::common::{Client, PATIENCE, cluster::Cluster, id, name, other_than};
 use futures::stream;
 use ratchet::{
     allocator::{MEMORY_FORMAT, MemoryHeader},
+    consensus::send_memory,
     metrics::{FirstTouch, HandoverEnd, SetMetrics, SkipCause},
     node::Config,
     proto::v1::{CreateNamespaceRequest, Key, KeyKind},
@@ -190,7 +191,7 @@ async fn a_memory_that_was_sent_and_not_handed_off_is_not_taken_over() {
     let term = group.leadership().borrow().term;
     // An empty memory. If a term took it over, each key would begin anew.
     let header = MemoryHeader { term, seed: 1, format: MEMORY_FORMAT };
-    let sent = group.send_memory(term, successor, header, stream::empty()).await;
+    let sent = send_memory(group, term, successor, header, stream::empty()).await;
     assert_eq!(sent.expect("it has arrived").parts, 0);
     lose_the_leader_to(&cluster, successor).await;
     let number = cluster.client(successor).next_at_last(1).await;

@@ -27,22 +27,22 @@
 //! * *A restarted leader can go on in its old term.* That is switched off, and so are all other features
 //!   that would end a term without the allocator's knowledge ([`GroupConfig`], `group/config.rs`).
 //! * *Openraft obeys every sender and every term.* Senders must be members, and a term may not be absurdly
-//!   high ([`Group::handle_rpc`]; `group/rpc/sender_check.rs`, `terms.rs`).
+//!   high ([`RpcHandler::handle`]; `group/rpc/sender_check.rs`, `terms.rs`).
 //! * *Openraft panics if a peer's log gets shorter.* Such an answer is kept from it
 //!   (`network/peer.rs`).
 //! * *A leadership transfer overrides leases, and an election can follow a vote that was granted while the
-//!   lease held.* The lease is void before Raft is told ([`Group::handle_rpc`], [`Group::transfer`]).
+//!   lease held.* The lease is void before Raft is told ([`RpcHandler::handle`], [`Group::transfer`]).
 //! * *An append renews promises although the leader's lease is void, and its answer the leader's refusal to vote.* Those of a
 //!   term that was given up fail, but for one voter's (`group/transfer.rs`).
 //! * *Openraft knows no margin for drift.* The leader's lease is shorter than the followers'. Every message
-//!   carries the followers' lease, and nodes that disagree refuse each other ([`Group::check_header`]).
+//!   carries the followers' lease, and nodes that disagree refuse each other ([`RpcHandler::check_header`]).
 //! * *A watched state hides changes in between.* Everything is compared by term ([`Group::leadership`]).
 //! * *A membership is in force before a watcher hears of it.* The lease needs the majority of the proposed
-//!   voters from before the proposal ([`Group::change`]).
+//!   voters from before the proposal ([`GroupMembership::change`]).
 //! * *Heartbeats go on while the disk hangs.* So they should, and the leadership goes to another node if that helps
 //!   ([`Group::quicker_successor`], [`Group::watch_disk`]).
 //! * *Raft answers a heartbeat once all that it wrote before is on the disk, and waits for a vote no longer than half an
-//!   election timeout.* Heartbeats are answered before ([`Group::handle_rpc`]), and slow votes are asked for ahead of the
+//!   election timeout.* Heartbeats are answered before ([`RpcHandler::handle`]), and slow votes are asked for ahead of the
 //!   election (`group/canvass.rs`). When it is held is decided by `group/election.rs`, not by Raft's timer.
 //! * *A snapshot that cannot be built stops Raft.* None is built: a snapshot is a view of the table
 //!   ([`StateMachine`]), and the log is bounded by [`log_limit`].
@@ -56,8 +56,8 @@ mod terms;
 mod this_node;
 
 pub use group::{
-    ArrivingSnapshot, Group, GroupConfig, LeaderChange, Leadership, LogState, MembershipChange,
-    MemoryOrigin, NodeState, ProposeError, Voters,
+    ArrivingSnapshot, Group, GroupConfig, GroupMembership, LeaderChange, Leadership, LogState,
+    MembershipChange, MemoryOrigin, NodeState, ProposeError, RpcHandler, Voters, send_memory,
 };
 pub use lease::{LeaseClock, PeerSilence, Quorums, TermLease};
 pub use network::{Destination, MESSAGE_BYTES_MAX, RaftRpc, Sender, Transport};

@@ -139,7 +139,7 @@ impl Grants {
     /// # Errors
     /// As [`check_peer_addresses`] and [`Members::ask_for_peer_tls`].
     async fn check_peer_tls(&self) -> Result<(), Refusal> {
-        let members = self.group.members();
+        let members = self.group.membership.members();
         check_peer_addresses(
             &self.config,
             members.values().map(|(member, _)| &member.peer_address),

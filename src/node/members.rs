@@ -136,7 +136,7 @@ impl Members {
 
     /// The member `id`.
     pub(super) fn known(&self, id: NodeId) -> Result<Member, Refusal> {
-        let mut members = self.group.members();
+        let mut members = self.group.membership.members();
         if let Some((member, _)) = members.remove(&id) {
             return Ok(member);
         }
@@ -146,7 +146,7 @@ impl Members {
 
     /// The members' ids.
     pub(super) fn membership(&self) -> v1::MembershipResponse {
-        let members = self.group.members();
+        let members = self.group.membership.members();
         let (voters, learners) = members.keys().copied().partition(|id| members[id].1);
         v1::MembershipResponse { voters, learners }
     }
@@ -221,7 +221,7 @@ impl Members {
         let me = self.config.node_id;
         let leader = leader_of(&self.group.leadership().borrow());
         let unheard = self.group.unheard();
-        let members = self.group.members().into_keys();
+        let members = self.group.membership.members().into_keys();
         let mut nodes: Vec<RespNode> = members
             .filter_map(|id| {
                 let address = self.introduction_of(id)?.resp_address;

@@ -54,7 +54,7 @@ impl ByLeader for v1::StatusRequest {
     }
 
     fn answer_bytes(&self, status: &Arc<Status>) -> usize {
-        let members = status.group.members();
+        let members = status.group.membership.members();
         let open: usize = members.keys().map(|&node| status.open_at(node).len()).sum();
         members.len() * MEMBER_BYTES + open
     }
@@ -124,7 +124,7 @@ impl Status {
     /// The status of the cluster, as this node knows it.
     pub fn now(&self) -> v1::StatusResponse {
         let now = self.group.leadership().borrow().clone();
-        let nodes = self.group.nodes();
+        let nodes = self.group.membership.nodes();
         let own_log = nodes
             .iter()
             .find(|node| node.id == self.config.node_id)
@@ -179,7 +179,7 @@ impl Status {
     fn open_at(&self, node: NodeId) -> String {
         match node == self.config.node_id {
             true => self.open(),
-            false => self.group.open_at(node),
+            false => self.group.membership.open_at(node),
         }
     }
 

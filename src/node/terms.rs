@@ -25,7 +25,7 @@ use super::{Config, common::Common, stopping::Stopping};
 use crate::{
     allocator::Term,
     clock::Clock,
-    consensus::{Group, TermLease},
+    consensus::{Group, RpcHandler, TermLease},
     metrics::Metrics,
     ordered_watch,
 };
@@ -34,6 +34,8 @@ use crate::{
 pub struct LedTerms {
     config: Arc<Config>,
     group: Arc<Group>,
+    /// Says from whom a memory may come.
+    rpc_handler: Arc<RpcHandler>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     /// The term that this node leads, and its allocator.
@@ -48,10 +50,11 @@ pub struct LedTerms {
 
 impl LedTerms {
     /// None yet.
-    pub(super) fn new(common: &Common) -> Self {
+    pub(super) fn new(common: &Common, rpc_handler: Arc<RpcHandler>) -> Self {
         LedTerms {
             config: common.config.clone(),
             group: common.group.clone(),
+            rpc_handler,
             clock: common.clock.clone(),
             metrics: common.metrics.clone(),
             own: OwnTerm::default(),

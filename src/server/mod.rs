@@ -341,11 +341,13 @@ impl Ports {
         let is_nodes = are_peers_nodes(&context.config);
         let of_connection = move |place: &Arc<ConnectionPlace>, stream: &Stream| {
             let (group, memory) = (context.group.clone(), context.request_memory.clone());
+            let rpc_handler = context.services.of_group.rpc_handler.clone();
             let from = stream.socket().peer_addr();
             let from = from.map_or(Ipv4Addr::UNSPECIFIED.into(), |from| from.ip());
             let caller = context.callers.at(from);
             let certified = stream.node();
-            let connection = PeerConnection { group, memory, caller, certified, is_nodes };
+            let connection =
+                PeerConnection { group, rpc_handler, memory, caller, certified, is_nodes };
             from_peers(routes.clone(), connection, place.clone())
         };
         serve(listener, opening, of_connection, Protocol::PeerHttp2, limits, self.stop).await;

@@ -26,7 +26,7 @@ use self::{
 use super::connections::calls::response;
 use crate::{
     clock::whole_ms,
-    consensus::{Group, RaftRpc},
+    consensus::{RaftRpc, RpcHandler},
     node::NodeContext,
     proto::{
         Refusal,
@@ -65,11 +65,11 @@ impl PeerServices {
     async fn answer(
         &self, rpc: RaftRpc, connection: Option<&PeerConnection>, message: RaftMessage,
     ) -> Result<RaftReply, Status> {
-        let group = &self.context.group;
+        let (group, handler) = (&self.context.group, &self.context.services.of_group.rpc_handler);
         let reserve = |connection: &PeerConnection| connection.reserve(message.payload.len());
         let held = connection.map(reserve).transpose()?;
         let (number, open_known) = (message.number, message.open_known);
-        let payload = group.handle_rpc(rpc, message, held).await?.into();
+        let payload = handler.handle(rpc, message, held).await?.into();
         let reply = RaftReply { number, ..self.reply(payload) };
         Ok(match rpc {
             RaftRpc::Append => {
@@ -115,16 +115,16 @@ impl PeerServices {
     pub async fn take_snapshot(
         &self, mut parts: impl Stream<Item = Result<SnapshotPart, Status>> + Send + Unpin,
     ) -> Result<RaftReply, Status> {
-        let group = &self.context.group;
-        let first = next_part(group, &mut parts)
+        let handler = &self.context.services.of_group.rpc_handler;
+        let first = next_part(handler, &mut parts)
             .await?
             .ok_or_else(|| Status::invalid_argument("the snapshot has no parts"))?;
-        let payload = match group.begin_snapshot(&first).await? {
+        let payload = match handler.begin_snapshot(&first).await? {
             Ok(mut arriving) => {
-                while let Some(part) = next_part(group, &mut parts).await? {
-                    arriving = group.write_snapshot_part(arriving, part.payload).await?;
+                while let Some(part) = next_part(handler, &mut parts).await? {
+                    arriving = handler.write_snapshot_part(arriving, part.payload).await?;
                 }
-                group.install_snapshot(arriving).await?
+                handler.install_snapshot(arriving).await?
             }
             Err(answer) => answer,
         };
@@ -226,9 +226,9 @@ impl Peer for PeerServices {
 /// # Errors
 /// DEADLINE_EXCEEDED if it does not come in time, and the stream's own error.
 async fn next_part(
-    group: &Group, parts: &mut (impl Stream<Item = Result<SnapshotPart, Status>> + Unpin),
+    handler: &RpcHandler, parts: &mut (impl Stream<Item = Result<SnapshotPart, Status>> + Unpin),
 ) -> Result<Option<SnapshotPart>, Status> {
-    let patience = group.snapshot_part_timeout();
+    let patience = handler.snapshot_part_timeout();
     let part = tokio::time::timeout(patience, parts.try_next());
     let late = |_| {
         let ms = patience.as_millis();

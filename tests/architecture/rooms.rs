@@ -5,8 +5,9 @@
 //! type: code that uses them has named that type, or something that holds it. The head of a module lists its folders in the
 //! same rows.
 //!
-//! `Group` is the one type whose methods stand in most folders of its module, which is `consensus/group`. There a call of one
-//! of its methods counts as a use of the folder that has the method.
+//! `Group` is the one type whose methods stand in several folders of its module: in files that stand directly in
+//! `consensus/group`. There a call of one of its methods counts as a use of the folder that has the method. The directories in
+//! `consensus/group` have types of their own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -94,8 +95,9 @@ const ORDERED: [Rows; 6] = [
             &["election", "raft_watch", "rpc"],
             &["canvass", "transfer"],
             &["slow_disk"],
-            &["confirmation", "membership", "successor", "voter_clocks", "voter_disks"],
+            &["confirmation", "successor", "voter_clocks", "voter_disks"],
             &["group"],
+            &["membership"],
             &[
                 "canvassed_term",
                 "config",
@@ -104,7 +106,7 @@ const ORDERED: [Rows; 6] = [
                 "leader_change",
                 "leadership",
                 "principals_lag",
-                "snapshot_numbers",
+                "propose_error",
                 "voters",
             ],
         ],
@@ -134,9 +136,14 @@ fn folder_in<'a>(module: &str, path: &'a str) -> Option<&'a str> {
     (first != "mod").then_some(first)
 }
 
-/// The folder of a file in `src`, as `module/folder`, or the module alone for its own file.
+/// The folder of a file in `src`, as `module/folder`, or the module alone for its own file. The files that stand directly in
+/// `consensus/group` are of one folder, and each directory there is one.
 fn folder(path: &str) -> Option<String> {
     let inside = path.strip_prefix("src/")?.strip_suffix(".rs")?;
+    let of_group = inside.strip_prefix("consensus/group/").and_then(|rest| rest.split_once('/'));
+    if let Some((directory, _)) = of_group {
+        return Some(format!("consensus/group/{directory}"));
+    }
     let module = inside.split('/').next()?;
     let folder = folder_in(module, path).map(|folder| format!("{module}/{folder}"));
     Some(folder.unwrap_or_else(|| module.to_owned()))
@@ -383,6 +390,25 @@ mod tests {
         let found = with_package(&texts, strayed_methods);
         let at = |name: &str| format!("src/house/floor.rs: {name} is defined in house/roof");
         assert_eq!(found, [at("Slate"), at("roof::Beam")]);
+    }
+
+    #[test]
+    fn methods_of_the_group_in_a_directory_of_its_module_are_found_and_those_in_files_are_not() {
+        let texts = [
+            ("src/consensus/mod.rs", "mod group;"),
+            ("src/consensus/group/mod.rs", "mod group; mod start; mod rpc; pub use group::Group;"),
+            ("src/consensus/group/group.rs", "pub struct Group; impl Group {}"),
+            ("src/consensus/group/start.rs", "use super::group::Group; impl Group {}"),
+            ("src/consensus/group/rpc/mod.rs", "mod append; pub struct RpcHandler;"),
+            (
+                "src/consensus/group/rpc/append.rs",
+                "use super::RpcHandler; use crate::consensus::group::Group;
+                 impl RpcHandler {} impl Group {}",
+            ),
+        ];
+        let found = with_package(&texts, strayed_methods);
+        let expected = "src/consensus/group/rpc/append.rs: Group is defined in consensus/group";
+        assert_eq!(found, [expected]);
     }
 
     #[test]

@@ -276,7 +276,7 @@ impl Cluster {
 
     /// Up to where `leader` knows the log to be on `id`'s disk.
     pub fn acknowledged(&self, leader: u64, id: u64) -> Option<u64> {
-        let nodes = self.nodes[&leader].context().group.nodes();
+        let nodes = self.nodes[&leader].context().group.membership.nodes();
         let node = nodes.into_iter().find(|node| node.id == id);
         node.and_then(|node| node.log_index)
     }

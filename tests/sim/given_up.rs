@@ -238,7 +238,7 @@ impl Script {
     /// How many entries a node lacks that the leader has.
     async fn lag(&self, leader: Host, node: Host) -> Result<u64, String> {
         self.on(leader, move |to| {
-            let nodes = to.shared.group.nodes();
+            let nodes = to.shared.group.membership.nodes();
             let index = |id| {
                 let node = nodes.iter().find(|one| one.id == id);
                 node.and_then(|one| one.log_index).unwrap_or_default()

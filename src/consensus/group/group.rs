@@ -1,7 +1,7 @@
 //! [`Group`]: one Raft group on this node, and proposals to it.
 //!
-//! The files beside and above this one add to it: how it starts, how it follows the leadership, how its
-//! membership changes, and how it answers peers. The files below hold its state that changes, a part each.
+//! Files above this one add to it: how it starts, whom it asks for votes, who still follows it, who can lead next, and how it
+//! gives the leadership up. The files below hold its state that changes, a part each. `membership` is one of them.
 //!
 //! Invariant: a proposal names its term, and is logged in that term or not at all.
 
@@ -23,8 +23,9 @@ use super::{
     heard_leader::HeardLeader,
     leader_change::{LastLeaderChange, LeaderChange},
     leadership::{Leadership, PublishedLeadership},
+    membership::GroupMembership,
     principals_lag::PrincipalsLag,
-    snapshot_numbers::SnapshotNumbers,
+    propose_error::ProposeError,
     voters::{AppliedVoters, Voters},
 };
 use crate::{
@@ -45,7 +46,8 @@ use crate::{
 /// One Raft group on this node.
 ///
 /// No field is replaced after the start. State that changes is in types with private fields, whose files say what must
-/// hold. So every file of the group may use each field. The public fields are settings and shares that users of the group read.
+/// hold. So every file of the group may use each field. The public fields are settings and shares that users of the group read,
+/// and its membership, which they ask and change.
 pub struct Group {
     /// The parts that the node's groups share.
     pub this_node: Arc<ThisNode>,
@@ -60,15 +62,14 @@ pub struct Group {
     pub set_metrics: Arc<SetMetrics>,
     /// The applied table, for reading.
     pub view: AppliedView,
+    /// Its membership.
+    pub membership: Arc<GroupMembership>,
     pub(super) leadership: PublishedLeadership,
     pub(super) voters: AppliedVoters,
     pub(super) ending: Ending,
-    /// Held while the membership changes.
-    pub(super) membership_change: tokio::sync::Mutex<()>,
     pub(super) heard_leader: HeardLeader,
     pub(super) principals_lag: PrincipalsLag,
     pub(super) last_leader_change: LastLeaderChange,
-    pub(super) snapshot_numbers: SnapshotNumbers,
     pub(super) canvassed_term: CanvassedTerm,
 }
 
@@ -360,21 +361,4 @@ impl Group {
         let panic = |_: &RaftState<Types>| panic!("a panic for a test");
         assert!(self.raft.with_raft_state::<_, ()>(panic).await.is_err());
     }
-}
-
-/// Why a proposal failed, or why its outcome is unknown.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum ProposeError {
-    /// This node does not lead in that term; nothing was proposed.
-    #[error("this node does not lead in term {0}")]
-    NotLeader(u64),
-    /// The proposal was made, and the leadership lost before it was known to be committed.
-    #[error("the leadership of term {0} was lost while a proposal was under way")]
-    Unknown(u64),
-    /// Raft has stopped on this node.
-    #[error("Raft has stopped on this node: {0}")]
-    Stopped(String),
-    /// The proposal is refused: the membership cannot change in this way now, or the outcome is none of its kind.
-    #[error("{0}")]
-    Refused(String),
 }

@@ -16,12 +16,13 @@
 //! * `slow_disk`: whether another node had better lead because the disk here is slow; the end of a term whose disk hangs.
 //!
 //! * `confirmation`: whether a majority of the voters still follows this leader.
-//! * `membership`: the members of the group, and changes of them.
 //! * `successor`: which voter can lead next.
 //! * `voter_clocks`: the wall clocks of a majority of the voters.
 //! * `voter_disks`: the disks of a majority of the voters.
 //!
-//! * `group`: [`Group`] itself, proposals, and why they fail.
+//! * `group`: [`Group`] itself, and proposals.
+//!
+//! * `membership`: the members of the group, and changes of them.
 //!
 //! * `canvassed_term`: the term for which this node asks for votes ahead of the election.
 //! * `config`: the limits of a group.
@@ -30,7 +31,7 @@
 //! * `leader_change`: how this node came to lead.
 //! * `leadership`: the leader and the term, and how they are published.
 //! * `principals_lag`: whether changes of who may do what are late here.
-//! * `snapshot_numbers`: which of the snapshots that arrive goes on.
+//! * `propose_error`: why a proposal failed.
 //! * `voters`: the members that vote.
 
 mod canvass;
@@ -46,10 +47,10 @@ mod leader_change;
 mod leadership;
 mod membership;
 mod principals_lag;
+mod propose_error;
 mod raft_watch;
 mod rpc;
 mod slow_disk;
-mod snapshot_numbers;
 mod start;
 mod successor;
 mod transfer;
@@ -58,9 +59,10 @@ mod voter_disks;
 mod voters;
 
 pub use config::GroupConfig;
-pub use group::{Group, ProposeError};
+pub use group::Group;
 pub use leader_change::LeaderChange;
 pub use leadership::Leadership;
-pub use membership::{LogState, MembershipChange, NodeState};
-pub use rpc::{ArrivingSnapshot, MemoryOrigin};
+pub use membership::{GroupMembership, LogState, MembershipChange, NodeState};
+pub use propose_error::ProposeError;
+pub use rpc::{ArrivingSnapshot, MemoryOrigin, RpcHandler, send_memory};
 pub use voters::Voters;

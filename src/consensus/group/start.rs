@@ -7,8 +7,7 @@ use openraft::Raft;
 use super::{
     canvassed_term::CanvassedTerm, config::GroupConfig, election, ending::Ending, group::Group,
     heard_leader::HeardLeader, leader_change::LastLeaderChange, leadership::PublishedLeadership,
-    principals_lag::PrincipalsLag, raft_watch, snapshot_numbers::SnapshotNumbers,
-    voters::AppliedVoters,
+    membership::GroupMembership, principals_lag::PrincipalsLag, raft_watch, voters::AppliedVoters,
 };
 use crate::{
     clock::Clock,
@@ -65,6 +64,8 @@ impl Group {
         if raft.is_initialized().await.map_err(not_started)? {
             this_node.note_members();
         }
+        let membership =
+            GroupMembership::new(this_node.clone(), raft.clone(), lease.clone(), view.clone());
         let group = Arc::new(Group {
             this_node,
             config,
@@ -74,14 +75,13 @@ impl Group {
             network,
             set_metrics,
             view,
+            membership,
             leadership: PublishedLeadership::default(),
             voters: AppliedVoters::default(),
             ending: Ending::default(),
-            membership_change: tokio::sync::Mutex::default(),
             heard_leader: HeardLeader::default(),
             principals_lag: PrincipalsLag::default(),
             last_leader_change: LastLeaderChange::default(),
-            snapshot_numbers: SnapshotNumbers::default(),
             canvassed_term: CanvassedTerm::default(),
         });
         let watching = raft_watch::watch(group.clone());

@@ -14,7 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     allocator::{MemoryReader, NotSent, Term},
-    consensus::Group,
+    consensus::{Group, send_memory},
     proto::{Code, Refusal, refusal},
     sequence::{MemoryDigest, NodeId},
 };
@@ -94,7 +94,7 @@ impl MemoryStream {
         let (group, header, number) = (group.clone(), memory.header(), term.term());
         let sending = async move {
             let parts = ReceiverStream::new(queue);
-            group.send_memory(number, successor, header, parts).await
+            send_memory(&group, number, successor, header, parts).await
         };
         MemoryStream {
             memory,

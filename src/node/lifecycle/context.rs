@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::{
-    consensus::{Group, ThisNode},
+    consensus::{Group, RpcHandler, ThisNode},
     metrics::Metrics,
     node::{
         Access, Addresses, Callers, Config, Principal, RequestMemory, Seams,
@@ -103,13 +103,15 @@ impl NodeContext {
             group.set_metrics.clone(),
         );
         let access = Arc::new(Access::new(config.clone(), group.clone(), metrics.clone()));
-        let led = Arc::new(LedTerms::new(&common));
+        let rpc_handler = Arc::new(RpcHandler::new(group.clone()));
+        let led = Arc::new(LedTerms::new(&common, rpc_handler.clone()));
         let way = Arc::new(Way::new(&common, led.clone(), transport.clone()));
         let admission = Arc::new(Admission::new(&common, access.clone(), led.clone(), way.clone()));
         let members = Arc::new(Members::new(&common, transport, addresses));
         let listens = seams.listens_before_founding;
         let founding = Arc::new(Founding::new(&common, members.clone(), listens));
         let of_group = GroupServices {
+            rpc_handler,
             handovers: Arc::new(Handovers::new(&common, led.clone(), members.clone())),
             leader_ids: LeaderIds::new(&common, time.clone()),
             namespaces: Namespaces::new(&common, access.clone(), time.clone()),

@@ -56,7 +56,7 @@ impl ByLeader for v1::AddNodeRequest {
                  ratchet node update {id} takes in another address"
             )
         };
-        let known = members.group.nodes().into_iter().find(|node| node.id == id);
+        let known = members.group.membership.nodes().into_iter().find(|node| node.id == id);
         if known.as_ref().is_some_and(|known| known.voter || known.log_index.is_some()) {
             return Err(is_member().into());
         }
@@ -76,7 +76,8 @@ impl ByLeader for v1::AddNodeRequest {
                 );
             }
         }
-        let others = members.group.members().into_iter().map(|(id, (known, _))| (id, known));
+        let others =
+            members.group.membership.members().into_iter().map(|(id, (known, _))| (id, known));
         check_reach(&others.chain([(id, member.clone())]).collect())?;
         let known = known.map(|known| known.member.incarnation);
         if known == Some(member.incarnation) {
@@ -184,7 +185,8 @@ impl Members {
         may_still: impl Fn() -> Result<(), Refusal>, deadline: Instant,
     ) -> Attempt<v1::MembershipResponse> {
         let (asked, asked_at) = (Instant::now(), self.group.now());
-        while let Err(unfit) = self.group.check_voters_after(term.term(), &change, asked_at) {
+        let membership = &self.group.membership;
+        while let Err(unfit) = membership.check_voters_after(term.term(), &change, asked_at) {
             let patience = match unfit.silent {
                 true => asked + self.config.silence_patience(),
                 false => deadline,
@@ -210,7 +212,7 @@ impl Members {
         deadline: Instant,
     ) -> Attempt<v1::MembershipResponse> {
         let in_time = time_to_tell(deadline);
-        let changing = self.group.change(term.term(), changes, unless_unfit);
+        let changing = self.group.membership.change(term.term(), changes, unless_unfit);
         let done = tokio::time::timeout_at(in_time, changing).await.map_err(|_| {
             refusal!(
                 DeadlineExceeded,

@@ -219,7 +219,7 @@ impl Founding {
             }
             Err(refusal) => return Err(refusal),
         };
-        match self.group.found(members).await {
+        match self.group.membership.found(members).await {
             Ok(()) => {
                 tracing::info!(cluster = self.config.cluster, "cluster founded");
                 Ok(true)

@@ -69,7 +69,7 @@ impl Members {
     /// Notes what a request says that names `peer` as its sender, and logs it if that node runs another release.
     pub(super) fn note_claim(&self, peer: NodeId, claimed: &Introduction) {
         // A stranger may claim any id.
-        if self.group.members().contains_key(&peer) {
+        if self.group.membership.members().contains_key(&peer) {
             warn_of(peer, self.introductions.note_claim(peer, claimed));
         }
     }
@@ -80,7 +80,7 @@ impl Members {
     ) {
         loop {
             changes.borrow_and_update();
-            let members = self.group.members().into_iter();
+            let members = self.group.membership.members().into_iter();
             let me = self.config.node_id;
             let asked =
                 members.filter(|(id, _)| *id != me && self.introductions.is_to_be_asked(*id));
@@ -176,7 +176,7 @@ impl Members {
     /// FAILED_PRECONDITION if a member says so, or says that it is another node.
     pub(in crate::node) async fn ask_for_peer_tls(&self) -> Result<(), Refusal> {
         let me = self.config.node_id;
-        let others = self.group.members().into_iter().filter(|(id, _)| *id != me);
+        let others = self.group.membership.members().into_iter().filter(|(id, _)| *id != me);
         let asked = others.map(async |(id, (member, _))| {
             let request = HelloRequest { needs_peer_tls: true, ..self.greeting_to(id) };
             ask_who(&self.transport, id, &member.peer_address, request).await.err()

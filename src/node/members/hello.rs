@@ -211,7 +211,7 @@ impl Founding {
         let silent = self.group.now().since(asked_first);
         // Before the nodes are looked at: a node that leads no more knows nothing of them.
         let term = self.group.term();
-        let known = self.group.nodes().into_iter().find(|node| node.id == from);
+        let known = self.group.membership.nodes().into_iter().find(|node| node.id == from);
         let Some(known) = known.filter(|node| node.member.incarnation == told.incarnation) else {
             return Ok(());
         };

@@ -4,21 +4,26 @@
 
 use std::sync::Arc;
 
-use crate::node::{
-    Access,
-    grants::Grants,
-    handover::service::Handovers,
-    leader_ids::LeaderIds,
-    members::{Members, formation::Founding},
-    namespaces::Namespaces,
-    seams::Reload,
-    status::Status,
-    terms::LedTerms,
-    way::Way,
+use crate::{
+    consensus::RpcHandler,
+    node::{
+        Access,
+        grants::Grants,
+        handover::service::Handovers,
+        leader_ids::LeaderIds,
+        members::{Members, formation::Founding},
+        namespaces::Namespaces,
+        seams::Reload,
+        status::Status,
+        terms::LedTerms,
+        way::Way,
+    },
 };
 
 /// The services of one Raft group: a node with several has several of these.
 pub struct GroupServices {
+    /// What answers the group's peers.
+    pub rpc_handler: Arc<RpcHandler>,
     /// The terms that this node leads.
     pub led: Arc<LedTerms>,
     /// The way to the leader.

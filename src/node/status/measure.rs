@@ -71,8 +71,8 @@ impl Status {
     /// Brings the gauges of the log up to date, for this node and its peers.
     fn measure_group(&self) {
         let metrics = &self.group.set_metrics;
-        let (me, nodes) = (self.config.node_id, self.group.nodes());
-        let log = self.group.log_state();
+        let (me, nodes) = (self.config.node_id, self.group.membership.nodes());
+        let log = self.group.membership.log_state();
         metrics.log_index.set(log.last.map_or(0, whole));
         metrics.committed_index.set(log.committed.map_or(0, whole));
         metrics.applied_index.set(log.applied.map_or(0, whole));

@@ -35,7 +35,7 @@ impl LedTerms {
     ) -> Result<MemoryReply, Refusal> {
         let first = self.next_part(&mut parts).await?;
         let first = first.ok_or_else(|| refusal!(InvalidRequest, "the memory has no parts"))?;
-        let (origin, header) = self.group.begin_memory::<MemoryHeader>(&first).await?;
+        let (origin, header) = self.rpc_handler.begin_memory::<MemoryHeader>(&first).await?;
         if header.term != origin.term() {
             refuse!(
                 InvalidRequest,
@@ -64,7 +64,7 @@ impl LedTerms {
         }
         let digest = received.digest().map_err(|why| self.refuse_memory(why))?;
         // Another leader may have come meanwhile; then nobody can leave this to anybody.
-        self.group.check_origin(&origin).await?;
+        self.rpc_handler.check_origin(&origin).await?;
         if self.stopping.leaving().is_cancelled() {
             refuse!(NodeStopping, "this node stops");
         }

@@ -27,7 +27,7 @@ use prost::Message;
 use tonic::{Status, service::Routes};
 
 use crate::{
-    consensus::Group,
+    consensus::{Group, RpcHandler},
     node::{Caller, RequestMemory, Reservation},
     proto::{PEER_STREAMS, Refusal, peer::Header, refusal},
     sequence::NodeId,
@@ -53,6 +53,8 @@ const FIRST_FIELD: u8 = 1 << 3 | 2;
 pub struct PeerConnection {
     /// The group that the messages are for.
     pub group: Arc<Group>,
+    /// What answers them: it knows who may send them.
+    pub rpc_handler: Arc<RpcHandler>,
     /// The memory of requests.
     pub memory: Arc<RequestMemory>,
     /// The address that they are sent from.
@@ -192,7 +194,7 @@ impl Inspect for LookForSender {
             self.connection.check_vouched()?;
         }
         if let SenderState::Known(header) = &self.sender
-            && self.connection.group.is_member(header)
+            && self.connection.rpc_handler.is_member(header)
         {
             // The stream of a leader may be older than this node's knowledge of the members.
             self.let_in();
@@ -265,11 +267,11 @@ impl LookForSender {
         let checked = header.and_then(|header| {
             self.connection.check_vouched()?;
             self.connection.check_sender(header.from)?;
-            self.connection.group.check_header(Some(&header))?;
+            self.connection.rpc_handler.check_header(Some(&header))?;
             Ok(header)
         });
         match checked {
-            Ok(header) if self.connection.group.is_member(&header) => self.let_in(),
+            Ok(header) if self.connection.rpc_handler.is_member(&header) => self.let_in(),
             Ok(header) => {
                 self.arrival.is_stream = self.is_stream;
                 self.sender = SenderState::Known(header);

@@ -81,7 +81,8 @@ fn check<M: Sent>(connection: Option<&PeerConnection>, message: &M) -> Result<()
         return Ok(());
     };
     connection.check_sender(sender)?;
-    let is_member = || message.header().is_some_and(|header| connection.group.is_member(header));
+    let handler = &connection.rpc_handler;
+    let is_member = || message.header().is_some_and(|header| handler.is_member(header));
     if M::BY_MEMBERS && connection.certified.is_some() && !is_member() {
         refuse!(WrongState, "node {sender} is no member of this cluster");
     }
@@ -167,6 +168,7 @@ mod tests {
         let context = node.context();
         let over = |certified, is_nodes| PeerConnection {
             group: context.group.clone(),
+            rpc_handler: context.services.of_group.rpc_handler.clone(),
             memory: context.request_memory.clone(),
             caller: context.callers.at([10, 0, 0, 1].into()),
             certified,

@@ -5,13 +5,10 @@ use std::{collections::BTreeSet, fmt};
 
 use openraft::RaftMetrics;
 
-use super::change::MembershipChange;
+use super::{GroupMembership, change::MembershipChange};
 use crate::{
     clock::Instant,
-    consensus::{
-        group::{Group, voters::replicated_index},
-        lease::Quorums,
-    },
+    consensus::{group::voters::replicated_index, lease::Quorums},
     sequence::NodeId,
     storage::Types,
 };
@@ -43,14 +40,14 @@ impl fmt::Display for Unfit {
     }
 }
 
-impl Group {
+impl GroupMembership {
     /// Refuses a change of the voters if there would be no majority afterwards: the change itself might
     /// still be committed, and nothing after it. A voter is there if it has answered a message that was
-    /// sent at `asked` (by the clock of [`Group::now`]) or later, and has caught up.
+    /// sent at `asked` (by the clock of leases) or later, and has caught up.
     ///
     /// A voter that knows that a node was removed, and not that its id was given to another one, listens to neither
-    /// (`Group::check_sender`). So a node with such an id votes only once all voters know of it; and where one votes, a further
-    /// voter has to know of it, too.
+    /// (`RpcHandler::check_sender`). So a node with such an id votes only once all voters know of it; and where one votes, a
+    /// further voter has to know of it, too.
     ///
     /// # Errors
     /// If a majority of the voters after the change is not there, or if the promoted node is not. If a voter does not know of a
@@ -58,7 +55,7 @@ impl Group {
     pub fn check_voters_after(
         &self, term: u64, change: &MembershipChange, asked: Instant,
     ) -> Result<(), Unfit> {
-        let metrics = self.metrics();
+        let metrics = self.raft_metrics();
         let voters = change.voters_after(metrics.membership_config.membership());
         let mut fit = BTreeSet::new();
         let mut unfit = Unfit { why: Vec::new(), silent: false };
@@ -68,7 +65,7 @@ impl Group {
         for &id in &voters {
             // An entry that is replicated to a node is on its disk.
             if must_know.contains(&id)
-                && id != self.node()
+                && id != self.this_node.id
                 && replicated_index(&metrics, id) < members_at
             {
                 all_know = false;
@@ -105,7 +102,7 @@ impl Group {
     fn check_voter(
         &self, metrics: &RaftMetrics<Types>, term: u64, id: NodeId, asked: Instant,
     ) -> Result<(), (bool, String)> {
-        if id == self.node() {
+        if id == self.this_node.id {
             return Ok(());
         }
         let heard = self.lease.last_ack(term, id);

@@ -4,11 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use openraft::{RaftMetrics, ServerState};
 
+use super::GroupMembership;
 use crate::{
-    consensus::{
-        group::{Group, voters::replicated_index},
-        lease::PeerSilence,
-    },
+    consensus::{group::voters::replicated_index, lease::PeerSilence},
     sequence::NodeId,
     storage::{Member, Types},
 };
@@ -44,20 +42,20 @@ pub struct LogState {
     pub applied: Option<u64>,
 }
 
-impl Group {
+impl GroupMembership {
     /// The members: for each node its addresses, and whether it is a voter.
     pub fn members(&self) -> BTreeMap<NodeId, (Member, bool)> {
-        members_of(&self.metrics())
+        members_of(&self.raft_metrics())
     }
 
     /// The state of every member, as far as this node knows it.
     pub fn nodes(&self) -> Vec<NodeState> {
-        let metrics = self.metrics();
+        let (me, metrics) = (self.this_node.id, self.raft_metrics());
         members_of(&metrics)
             .into_iter()
             .map(|(id, (member, voter))| {
-                let stands = id == self.node() && metrics.state == ServerState::Candidate;
-                let (log_index, applied_index, silence) = match id == self.node() {
+                let stands = id == me && metrics.state == ServerState::Candidate;
+                let (log_index, applied_index, silence) = match id == me {
                     true => (
                         metrics.last_log_index,
                         metrics.last_applied.as_ref().map(|log_id| log_id.index),
@@ -82,7 +80,7 @@ impl Group {
 
     /// How far this node's log is.
     pub fn log_state(&self) -> LogState {
-        let metrics = self.metrics();
+        let metrics = self.raft_metrics();
         LogState {
             last: metrics.last_log_index,
             committed: metrics.local_committed.map(|log_id| log_id.index),

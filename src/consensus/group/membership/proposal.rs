@@ -12,15 +12,15 @@ use openraft::{
     raft::Precondition,
 };
 
-use super::change::MembershipChange;
+use super::{GroupMembership, change::MembershipChange};
 use crate::{
     clock::Instant,
-    consensus::group::{Group, ProposeError, voters::quorums_of},
+    consensus::group::{ProposeError, voters::quorums_of},
     sequence::NodeId,
     storage::{Member, StoreError, StoredMembership, Types, term_led},
 };
 
-impl Group {
+impl GroupMembership {
     /// Founds the cluster with these voters. To be called once, on one node.
     ///
     /// # Errors
@@ -33,7 +33,7 @@ impl Group {
     }
 
     /// Changes the membership, one step of `changes` after the other: one caller at a time, and to the end even if it does not
-    /// wait for that. With `unless_unfit`, each is checked by [`Group::check_voters_after`] first.
+    /// wait for that. With `unless_unfit`, each is checked by [`GroupMembership::check_voters_after`] first.
     ///
     /// # Errors
     /// * [`ProposeError::Refused`] if another change is under way, if the membership is no longer the one
@@ -56,7 +56,7 @@ impl Group {
         self: Arc<Self>, term: u64, changes: Vec<MembershipChange>, unless_unfit: Option<Instant>,
     ) -> Result<(), ProposeError> {
         // Waiting would be of no use: the caller could be gone long before its turn comes.
-        let _one_at_a_time = self.membership_change.try_lock().map_err(|_| {
+        let _one_at_a_time = self.turn.try_lock().map_err(|_| {
             let why = "another membership change is under way; ask again when it is done";
             ProposeError::Refused(why.to_owned())
         })?;
@@ -87,7 +87,7 @@ impl Group {
     /// * *Done, or definitely refused* ([`is_definite`]): whatever was proposed is in the log by then, or
     ///   never will be. Raft is asked again for the membership that it acts on: the new one, the old one,
     ///   or, if the second step was refused, the joint one. No other membership can come into force,
-    ///   because `membership_change` is held. From here that one is needed alone.
+    ///   because `turn` is held. From here that one is needed alone.
     /// * *Unknown*, or this node no longer leads: the proposed voters remain needed until another change
     ///   reads what is in force, or another term begins (it reads its log anew).
     /// * The watcher of Raft's metrics may bring an older membership later. Within a term the lease
@@ -96,7 +96,7 @@ impl Group {
         &self, term: u64, change: MembershipChange, unless_unfit: Option<Instant>,
     ) -> Result<(), ProposeError> {
         let before = self.membership_in_force(term).await?;
-        change.check(before.membership(), self.node())?;
+        change.check(before.membership(), self.this_node.id)?;
         if let Some(asked) = unless_unfit {
             // The caller may have checked this while another change was under way.
             let fit = self.check_voters_after(term, &change, asked);
@@ -160,7 +160,7 @@ impl Group {
 
     /// The membership that Raft acts on at this moment, as the leader of `term`.
     async fn membership_in_force(&self, term: u64) -> Result<StoredMembership, ProposeError> {
-        let me = self.node();
+        let me = self.this_node.id;
         let read = self.raft.with_raft_state(move |state| {
             let leads = term_led(state.vote_ref(), me) == Some(term);
             leads.then(|| state.membership_state.effective().as_ref().clone())

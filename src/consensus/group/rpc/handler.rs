@@ -2,8 +2,8 @@
 //!
 //! Invariant: nothing of a later term reaches Raft before this node's own lease of an earlier term is
 //! void, because Raft may grant a vote, or obey a successor, as soon as it hears of one. Messages that
-//! are not from a member, or cannot be honest, are refused before (`Group::check_sender`,
-//! `Group::check_vote`, `check_entries`).
+//! are not from a member, or cannot be honest, are refused before (`RpcHandler::check_sender`,
+//! `RpcHandler::check_vote`, `check_entries`).
 
 use std::{pin::pin, sync::Arc};
 
@@ -16,14 +16,11 @@ use openraft::{
     type_config::TypeConfigExt,
 };
 
-use super::sender_check::check_entries;
+use super::{RpcHandler, sender_check::check_entries};
 use crate::{
-    consensus::{
-        group::Group,
-        network::{
-            RaftRpc,
-            payload::{read, stopped, write},
-        },
+    consensus::network::{
+        RaftRpc,
+        payload::{read, stopped, write},
     },
     planted_bugs::{Bug, is_planted},
     proto::{
@@ -34,7 +31,7 @@ use crate::{
     storage::{Types, Vote, is_higher_vote},
 };
 
-impl Group {
+impl RpcHandler {
     /// Answers one Raft RPC. As long as this node belongs to no cluster, and if it is to lead, it does so to the end, even if
     /// the caller does not wait for it. Whatever is `held`, such as memory for the message, is let go then.
     ///
@@ -42,32 +39,33 @@ impl Group {
     /// INVALID_ARGUMENT if it cannot be read, or carries a vote that is not the sender's, or entries that no leader sends.
     /// FAILED_PRECONDITION if it is not meant for this node, not from a member, or of an absurd term.
     /// UNAVAILABLE if Raft has stopped. INTERNAL if this node does not know its incarnation.
-    pub async fn handle_rpc(
+    pub async fn handle(
         self: &Arc<Self>, rpc: RaftRpc, message: RaftMessage, held: impl Send + 'static,
     ) -> Result<Vec<u8>, Refusal> {
-        let kept = self.keep_incarnation().await.map_err(|error| refusal!(Internal, "{error}"))?;
+        let kept = self.group.keep_incarnation().await;
+        let kept = kept.map_err(|error| refusal!(Internal, "{error}"))?;
         // The leader waits for the answer to a transfer no longer than Raft lets it. With slow disks it takes longer.
         if kept.is_none() && rpc != RaftRpc::TransferLeader {
             // Boxed: it has eight kilobytes, and those who wait for it would be moved with them.
-            return Box::pin(self.answer_rpc(rpc, &message)).await;
+            return Box::pin(self.answer(rpc, &message)).await;
         }
-        let group = self.clone();
+        let handler = self.clone();
         let answering = async move {
-            let answer = group.answer_rpc(rpc, &message).await;
+            let answer = handler.answer(rpc, &message).await;
             drop((kept, held));
             answer
         };
-        let answering =
-            tokio::spawn(self.this_node.tasks.watched("a first message, or a transfer", answering));
+        let tasks = &self.group.this_node.tasks;
+        let answering = tokio::spawn(tasks.watched("a first message, or a transfer", answering));
         answering.await.unwrap_or_else(|error| Err(refusal!(Internal, "{error}")))
     }
 
-    async fn answer_rpc(&self, rpc: RaftRpc, message: &RaftMessage) -> Result<Vec<u8>, Refusal> {
+    async fn answer(&self, rpc: RaftRpc, message: &RaftMessage) -> Result<Vec<u8>, Refusal> {
         let RaftMessage { header, payload, .. } = message;
         let header = self.check_header(header.as_ref())?;
         // Appends may come from any member, all else from voters alone.
         self.check_sender(header, rpc != RaftRpc::Append)?;
-        let me = self.node();
+        let me = self.group.node();
         match rpc {
             RaftRpc::Append => self.handle_append(header, read(me, payload)?, message).await,
             RaftRpc::Vote => self.handle_vote(header, read(me, payload)?).await,
@@ -79,26 +77,27 @@ impl Group {
     async fn handle_append(
         &self, header: &Header, request: AppendEntriesRequest<Types>, message: &RaftMessage,
     ) -> Result<Vec<u8>, Refusal> {
+        let group = &self.group;
         self.check_vote(header, &request.vote, true)?;
         check_entries(&request)?;
         // Raft adopts every later term of a leader, so the lease need not wait for its decision.
         let term = request.vote.leader_id.term;
-        self.lease.void_before(term);
-        self.hear_of_leader(term, header.from);
-        let arrived = self.lease.now();
+        group.lease.void_before(term);
+        group.hear_of_leader(term, header.from);
+        let arrived = group.lease.now();
         let followed = self.followed_before_the_disk(&request);
-        let mut answering = pin!(self.raft.append_entries(request));
+        let mut answering = pin!(group.raft.append_entries(request));
         let answer = tokio::select! {
             biased;
             answer = &mut answering => answer.map_err(stopped)?,
             () = followed => AppendEntriesResponse::Success,
         };
         if !is_higher_vote(&answer) {
-            self.heard_leader(header.from, arrived);
-            self.heard_leader.note_unheard(&message.unheard);
-            self.hear_of_principals(message.principals_version);
+            group.heard_leader(header.from, arrived);
+            group.heard_leader.note_unheard(&message.unheard);
+            group.hear_of_principals(message.principals_version);
             if let Some(wall_ms) = message.wall_ms {
-                self.heard_leader.note_wall_clock(wall_ms, self.wall_ms());
+                group.heard_leader.note_wall_clock(wall_ms, group.wall_ms());
             }
         }
         write(&answer)
@@ -115,9 +114,10 @@ impl Group {
         &self, heartbeat: &AppendEntriesRequest<Types>,
     ) -> impl Future<Output = ()> + Send + use<> {
         let is_heartbeat = heartbeat.entries.is_empty()
-            && self.this_node.store.health().oldest_pending().is_some()
+            && self.group.this_node.store.health().oldest_pending().is_some()
             && !is_planted(Bug::HeartbeatsWaitForDisk);
-        let (raft, vote, log_id) = (self.raft.clone(), heartbeat.vote, heartbeat.prev_log_id);
+        let raft = self.group.raft.clone();
+        let (vote, log_id) = (heartbeat.vote, heartbeat.prev_log_id);
         // Before Raft is given the append.
         let arrived = <Types as TypeConfigExt>::now();
         async move {
@@ -143,7 +143,7 @@ impl Group {
         &self, header: &Header, request: VoteRequest<Types>,
     ) -> Result<Vec<u8>, Refusal> {
         self.check_vote(header, &request.vote, false)?;
-        write(&self.raft.pre_vote(request).await.map_err(stopped)?)
+        write(&self.group.raft.pre_vote(request).await.map_err(stopped)?)
     }
 
     /// A vote request that Raft refuses leaves this node's lease as it is: Raft is asked first what it
@@ -151,18 +151,19 @@ impl Group {
     async fn handle_vote(
         &self, header: &Header, request: VoteRequest<Types>,
     ) -> Result<Vec<u8>, Refusal> {
+        let group = &self.group;
         self.check_vote(header, &request.vote, false)?;
         // In a transfer the leader itself lets its followers break their promise.
         if !request.leadership_transfer {
-            let mut would = self.raft.pre_vote(request.clone()).await.map_err(stopped)?;
-            would.vote_granted &= !self.stands_in(request.vote.leader_id.term);
+            let mut would = group.raft.pre_vote(request.clone()).await.map_err(stopped)?;
+            would.vote_granted &= !group.stands_in(request.vote.leader_id.term);
             if !would.vote_granted {
                 return write(&would);
             }
         }
         let term = request.vote.leader_id.term;
-        let pending = self.lease.void_while_pending(term);
-        let answer: VoteResponse<Types> = self.raft.vote(request).await.map_err(stopped)?;
+        let pending = group.lease.void_while_pending(term);
+        let answer: VoteResponse<Types> = group.raft.vote(request).await.map_err(stopped)?;
         if answer.vote.leader_id.term < term {
             pending.rejected();
         }
@@ -172,33 +173,34 @@ impl Group {
     async fn handle_transfer(
         &self, header: &Header, request: TransferLeaderRequest<Types>,
     ) -> Result<Vec<u8>, Refusal> {
+        let group = &self.group;
         let from = *request.from_leader();
         self.check_vote(header, &from, true)?;
-        if self.is_retiring() {
-            refuse!(NodeStopping, "node {} stops", self.node());
+        if group.is_retiring() {
+            refuse!(NodeStopping, "node {} stops", group.node());
         }
         self.check_follows(&from).await?;
-        self.lease.void_before(from.leader_id.term);
-        if *request.to_node_id() == self.node() {
-            self.canvass_for_transfer(from).await;
-            if self.is_retiring() {
-                refuse!(NodeStopping, "node {} stops", self.node());
+        group.lease.void_before(from.leader_id.term);
+        if *request.to_node_id() == group.node() {
+            group.canvass_for_transfer(from).await;
+            if group.is_retiring() {
+                refuse!(NodeStopping, "node {} stops", group.node());
             }
         }
-        let answer = self.raft.handle_transfer_leader(request).await;
+        let answer = group.raft.handle_transfer_leader(request).await;
         write(&answer.map_err(stopped)?)
     }
 
     /// Checks that this node follows the leader whose vote `leader` is.
     pub(super) async fn check_follows(&self, leader: &Vote) -> Result<(), Refusal> {
-        let known = self.raft.with_raft_state(|state| *state.vote_ref()).await;
+        let known = self.group.raft.with_raft_state(|state| *state.vote_ref()).await;
         let known = known.map_err(stopped)?;
         match known == *leader {
             true => Ok(()),
             false => Err(refusal!(
                 WrongState,
                 "node {} does not follow the leader of term {}; it knows the vote {known}",
-                self.node(),
+                self.group.node(),
                 leader.leader_id.term
             )),
         }

@@ -6,6 +6,7 @@
 use futures::{Stream, StreamExt, stream};
 use serde::{Serialize, de::DeserializeOwned};
 
+use super::RpcHandler;
 use crate::{
     consensus::{
         group::Group,
@@ -27,38 +28,38 @@ impl MemoryOrigin {
     }
 }
 
-impl Group {
-    /// Sends the memory of `term`, which this node leads, to node `to`: `announcement`, and then `parts`. Waits until
-    /// all of it has arrived. Returns what has.
-    ///
-    /// # Errors
-    /// FAILED_PRECONDITION if this node does not lead `term`, or `to` is not a member. UNIMPLEMENTED if `to` runs a
-    /// release that takes no memory. The receiver's own errors, and the network's.
-    pub async fn send_memory<H: Serialize>(
-        &self, term: u64, to: NodeId, announcement: H,
-        parts: impl Stream<Item = Vec<u8>> + Send + 'static,
-    ) -> Result<MemoryDigest, Refusal> {
-        let metrics = self.metrics();
-        let vote = metrics.vote;
-        let leads = vote.committed && vote.leader_id.voted_for == self.node();
-        if vote.leader_id.term != term || !leads {
-            refuse!(WrongState, "node {} does not lead term {term}", self.node());
-        }
-        let membership = metrics.membership_config.membership();
-        let Some(member) = membership.get_node(&to) else {
-            refuse!(WrongState, "node {to} is not a member");
-        };
-        let client = self.network.client(to, member);
-        let first = MemoryPart {
-            header: Some(client.header.clone()),
-            payload: write(&(vote, announcement))?.into(),
-        };
-        let parts = parts.map(|payload| MemoryPart { header: None, payload: payload.into() });
-        let parts = stream::iter([first]).chain(parts).boxed();
-        let reply = client.transport.send_memory(client.to(&client.address()), parts).await?;
-        Ok(MemoryDigest { parts: reply.parts, checksum: reply.checksum })
+/// Sends the memory of `term`, which this node leads in `group`, to node `to`: `announcement`, and then `parts`. Waits until
+/// all of it has arrived. Returns what has.
+///
+/// # Errors
+/// FAILED_PRECONDITION if this node does not lead `term`, or `to` is not a member. UNIMPLEMENTED if `to` runs a
+/// release that takes no memory. The receiver's own errors, and the network's.
+pub async fn send_memory<H: Serialize>(
+    group: &Group, term: u64, to: NodeId, announcement: H,
+    parts: impl Stream<Item = Vec<u8>> + Send + 'static,
+) -> Result<MemoryDigest, Refusal> {
+    let metrics = group.metrics();
+    let vote = metrics.vote;
+    let leads = vote.committed && vote.leader_id.voted_for == group.node();
+    if vote.leader_id.term != term || !leads {
+        refuse!(WrongState, "node {} does not lead term {term}", group.node());
     }
+    let membership = metrics.membership_config.membership();
+    let Some(member) = membership.get_node(&to) else {
+        refuse!(WrongState, "node {to} is not a member");
+    };
+    let client = group.network.client(to, member);
+    let first = MemoryPart {
+        header: Some(client.header.clone()),
+        payload: write(&(vote, announcement))?.into(),
+    };
+    let parts = parts.map(|payload| MemoryPart { header: None, payload: payload.into() });
+    let parts = stream::iter([first]).chain(parts).boxed();
+    let reply = client.transport.send_memory(client.to(&client.address()), parts).await?;
+    Ok(MemoryDigest { parts: reply.parts, checksum: reply.checksum })
+}
 
+impl RpcHandler {
     /// Reads the announcement in the first part of a memory. Returns where it comes from, and what is announced.
     ///
     /// # Errors
@@ -69,7 +70,7 @@ impl Group {
     ) -> Result<(MemoryOrigin, H), Refusal> {
         let header = self.check_header(first.header.as_ref())?;
         self.check_sender(header, true)?;
-        let (vote, announcement): (Vote, H) = read(self.node(), &first.payload)?;
+        let (vote, announcement): (Vote, H) = read(self.group.node(), &first.payload)?;
         self.check_vote(header, &vote, true)?;
         let origin = MemoryOrigin(vote);
         self.check_origin(&origin).await?;

@@ -1,7 +1,8 @@
-//! Answers the RPCs of this group's peers.
+//! [`RpcHandler`]: answers the RPCs of a group's peers.
 //!
 //! From the bottom up:
 //!
+//! * `snapshot_numbers`: which of the snapshots that arrive goes on.
 //! * `sender_check`: refuses messages that are not for this node, not from a member, or that no honest node sends.
 //! * `handler`: answers one Raft RPC.
 //! * `memory`: sends a leader's memory, and says from whom one is taken.
@@ -10,7 +11,27 @@
 mod handler;
 mod memory;
 mod sender_check;
+mod snapshot_numbers;
 mod snapshot_receiver;
 
-pub use memory::MemoryOrigin;
-pub use snapshot_receiver::ArrivingSnapshot;
+use std::sync::Arc;
+
+use self::snapshot_numbers::SnapshotNumbers;
+pub use self::{
+    memory::{MemoryOrigin, send_memory},
+    snapshot_receiver::ArrivingSnapshot,
+};
+use crate::consensus::group::Group;
+
+/// Answers what peers ask of a group.
+pub struct RpcHandler {
+    group: Arc<Group>,
+    snapshot_numbers: SnapshotNumbers,
+}
+
+impl RpcHandler {
+    /// The one handler of `group`: a snapshot that begins to arrive replaces those that the same handler takes in.
+    pub fn new(group: Arc<Group>) -> Self {
+        RpcHandler { group, snapshot_numbers: SnapshotNumbers::default() }
+    }
+}

@@ -3,14 +3,15 @@
 
 use openraft::{async_runtime::watch::WatchReceiver, raft::AppendEntriesRequest};
 
+use super::RpcHandler;
 use crate::{
-    consensus::{group::Group, terms},
+    consensus::terms,
     proto::{Refusal, peer::Header, refusal, refuse},
     sequence::NodeId,
     storage::{Membership, Types, Vote, replacing},
 };
 
-impl Group {
+impl RpcHandler {
     /// Refuses a message that is not meant for this node.
     ///
     /// # Errors
@@ -20,7 +21,7 @@ impl Group {
         let Some(header) = header else {
             refuse!(InvalidRequest, "a peer message without a header");
         };
-        let (this_node, config) = (&self.this_node, &self.config);
+        let (this_node, config) = (&self.group.this_node, &self.group.config);
         let refuse = |what: String| {
             Err(refusal!(
                 WrongState,
@@ -37,7 +38,7 @@ impl Group {
             return refuse(format!("it is for node {}", header.to));
         }
         if header.to_incarnation != this_node.store.incarnation() {
-            if !self.is_formed() {
+            if !self.group.is_formed() {
                 this_node.note_taken_for_another(header.from);
             }
             // The incarnation here is not told: only members may know it.
@@ -63,7 +64,7 @@ impl Group {
 
     /// Whether a message that is meant for this node comes from a member.
     pub fn is_member(&self, header: &Header) -> bool {
-        let metrics = self.raft.metrics();
+        let metrics = self.group.raft.metrics();
         let metrics = metrics.borrow_watched();
         is_sent_by_one_of(metrics.membership_config.membership(), header)
     }
@@ -79,13 +80,13 @@ impl Group {
     /// A node that was removed is no such stranger. A voter that has applied its removal refuses it, whichever leader is heard:
     /// with the key of its certificate anybody could speak as that node, and it knows the incarnations. That keeps no majority
     /// from electing: where a former member's id comes again, it votes only once all voters know so
-    /// (`Group::check_voters_after`). A learner refuses nobody more for it. It may be on its way through the log, behind an
-    /// entry that added a node again; and its vote does not count.
+    /// (`GroupMembership::check_voters_after`). A learner refuses nobody more for it. It may be on its way through the log,
+    /// behind an entry that added a node again; and its vote does not count.
     ///
     /// # Errors
     /// FAILED_PRECONDITION, with the list of members.
     pub(super) fn check_sender(&self, header: &Header, must_vote: bool) -> Result<(), Refusal> {
-        let metrics = self.raft.metrics();
+        let metrics = self.group.raft.metrics();
         let metrics = metrics.borrow_watched();
         let membership = metrics.membership_config.membership();
         let may_vote = || membership.voter_ids().any(|voter| voter == header.from);
@@ -94,9 +95,9 @@ impl Group {
         if is_accepted || is_fresh {
             return Ok(());
         }
-        let votes_here = || membership.voter_ids().any(|voter| voter == self.node());
+        let votes_here = || membership.voter_ids().any(|voter| voter == self.group.node());
         let was_removed = || {
-            let former = self.view.former_members().contains(&header.from);
+            let former = self.group.view.former_members().contains(&header.from);
             former && !is_sent_by_one_of(membership, header) && votes_here()
         };
         match self.leader_heard_of_late() {
@@ -113,8 +114,8 @@ impl Group {
             WrongState,
             "node {} of cluster {:?} refuses a message from node {}: {what} (members: {ids:?}). If it was \
              removed, stop it; if it should belong to the cluster, {}",
-            self.node(),
-            self.this_node.cluster,
+            self.group.node(),
+            self.group.this_node.cluster,
             header.from,
             replacing(header.from)
         ))
@@ -123,11 +124,12 @@ impl Group {
     /// The leader that this node hears: itself while it holds a lease, or the one that it followed less
     /// than an election timeout ago.
     fn leader_heard_of_late(&self) -> Option<NodeId> {
-        if self.lease.is_valid() {
-            return Some(self.node());
+        let group = &self.group;
+        if group.lease.is_valid() {
+            return Some(group.node());
         }
-        let (leader, at) = self.heard_leader.last()?;
-        (self.lease.now().since(at) < self.config.follower_lease()).then_some(leader)
+        let (leader, at) = group.heard_leader.last()?;
+        (group.lease.now().since(at) < group.config.follower_lease()).then_some(leader)
     }
 
     /// Refuses a vote that is not the sender's own, or of a term that no cluster comes to. With `of_leader`
@@ -145,7 +147,7 @@ impl Group {
                 header.from
             );
         }
-        terms::check(self.term(), vote.leader_id.term).map_err(|why| {
+        terms::check(self.group.term(), vote.leader_id.term).map_err(|why| {
             let text = format!("a message from node {} is refused: {why}", header.from);
             tracing::error!("{text}");
             refusal!(WrongState, "{text}")

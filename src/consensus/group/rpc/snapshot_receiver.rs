@@ -12,11 +12,9 @@ use openraft::{
     raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse},
 };
 
+use super::RpcHandler;
 use crate::{
-    consensus::{
-        group::Group,
-        network::payload::{read, stopped, write},
-    },
+    consensus::network::payload::{read, stopped, write},
     proto::{Refusal, peer::SnapshotPart, refusal, refuse},
     sequence::NodeId,
     storage::{
@@ -40,11 +38,11 @@ pub struct ArrivingSnapshot {
     number: u64,
 }
 
-impl Group {
+impl RpcHandler {
     /// How long to wait for the next part of a snapshot. A sender that stops sending must not hold its
     /// room for ever.
     pub fn snapshot_part_timeout(&self) -> Duration {
-        self.config.follower_lease() * PART_TIMEOUTS
+        self.group.config.follower_lease() * PART_TIMEOUTS
     }
 
     /// Reads the announcement in the first part of a snapshot, and makes room for the rest. The inner
@@ -58,17 +56,16 @@ impl Group {
     ) -> Result<Result<ArrivingSnapshot, Vec<u8>>, Refusal> {
         let header = self.check_header(first.header.as_ref())?;
         self.check_sender(header, false)?;
-        let (vote, meta): (Vote, SnapshotMeta) = read(self.node(), &first.payload)?;
+        let (vote, meta): (Vote, SnapshotMeta) = read(self.group.node(), &first.payload)?;
         self.check_vote(header, &vote, true)?;
-        let view = self.view.clone();
-        let begun =
-            self.this_node.store.blocking().run(move || IncomingSnapshot::create(&view)).await;
+        let (view, work) = (self.group.view.clone(), self.group.this_node.store.blocking());
+        let begun = work.run(move || IncomingSnapshot::create(&view)).await;
         let incoming = begun
             .map_err(|e| refusal!(Internal, "beginning a snapshot failed: {e}"))?
             .map_err(|e| self.not_taken(e))?;
         // Raft decides when the snapshot is whole. This only spares an old leader the sending, and a new one that it is
         // replaced.
-        let mine = self.raft.metrics().borrow_watched().vote;
+        let mine = self.group.raft.metrics().borrow_watched().vote;
         if vote.leader_id.term < mine.leader_id.term {
             return write(&SnapshotResponse::<Types>::new(mine)).map(Err);
         }
@@ -105,7 +102,7 @@ impl Group {
                 part.len()
             );
         }
-        let written = self.this_node.store.blocking().run(move || {
+        let written = self.group.this_node.store.blocking().run(move || {
             arriving.incoming.write(&part)?;
             Ok(arriving)
         });
@@ -124,16 +121,17 @@ impl Group {
     pub async fn install_snapshot(
         self: &Arc<Self>, arrived: ArrivingSnapshot,
     ) -> Result<Vec<u8>, Refusal> {
-        let group = self.clone();
-        let installing = async move { group.install(arrived).await };
-        let installing =
-            tokio::spawn(self.this_node.tasks.watched("installing a snapshot", installing));
+        let handler = self.clone();
+        let installing = async move { handler.install(arrived).await };
+        let tasks = &self.group.this_node.tasks;
+        let installing = tokio::spawn(tasks.watched("installing a snapshot", installing));
         installing.await.unwrap_or_else(|error| Err(refusal!(Internal, "{error}")))
     }
 
     async fn install(&self, arrived: ArrivingSnapshot) -> Result<Vec<u8>, Refusal> {
         let ArrivingSnapshot { from, to_incarnation, vote, meta, incoming, number: _ } = arrived;
-        let finished = self.this_node.store.blocking().run(move || {
+        let group = &self.group;
+        let finished = group.this_node.store.blocking().run(move || {
             let snapshot = incoming.finish()?;
             let cluster = snapshot.cluster_id()?;
             Ok((snapshot, cluster))
@@ -151,7 +149,7 @@ impl Group {
             );
         }
         // Installed, it would end this node: the id of a cluster never changes.
-        if let (Some(named), Some(known)) = (cluster, self.view.cluster_id())
+        if let (Some(named), Some(known)) = (cluster, group.view.cluster_id())
             && named != known
         {
             refuse!(
@@ -159,26 +157,27 @@ impl Group {
                 "node {from} sent a snapshot of cluster {named}; this node is of cluster {known}"
             );
         }
-        let _kept = self.keep_incarnation().await.map_err(|error| refusal!(Internal, "{error}"))?;
-        if to_incarnation != self.this_node.store.incarnation() {
+        let _kept =
+            group.keep_incarnation().await.map_err(|error| refusal!(Internal, "{error}"))?;
+        if to_incarnation != group.this_node.store.incarnation() {
             refuse!(
                 WrongState,
                 "the snapshot from node {from} is for an incarnation that this node has no more: another cluster has claimed it"
             );
         }
-        self.lease.void_before(vote.leader_id.term);
+        group.lease.void_before(vote.leader_id.term);
         if let Some(vote) = self.vote_if_not_needed(vote, meta.last_log_id).await? {
             return write(&SnapshotResponse::<Types>::new(vote));
         }
         let snapshot = SnapshotData::Arrived(snapshot);
-        let arrived = self.lease.now();
-        let answer = self
+        let arrived = group.lease.now();
+        let answer = group
             .raft
             .install_full_snapshot(vote, Snapshot { meta, snapshot })
             .await
             .map_err(stopped)?;
         if answer.vote == vote {
-            self.heard_leader(from, arrived);
+            group.heard_leader(from, arrived);
         }
         write(&answer)
     }
@@ -196,7 +195,7 @@ impl Group {
             // The entries in a snapshot are committed.
             leader_commit: last,
         };
-        let answer = self.raft.append_entries(question).await.map_err(stopped)?;
+        let answer = self.group.raft.append_entries(question).await.map_err(stopped)?;
         Ok(match answer {
             AppendEntriesResponse::Success | AppendEntriesResponse::PartialSuccess(_) => Some(vote),
             AppendEntriesResponse::HigherVote(higher) => Some(higher),
@@ -206,7 +205,7 @@ impl Group {
 
     /// A snapshot could not be taken in. That does this node no harm: the leader sends another one.
     fn not_taken(&self, error: StoreError) -> Refusal {
-        self.set_metrics.snapshot_failures.inc();
+        self.group.set_metrics.snapshot_failures.inc();
         tracing::warn!(%error, "a snapshot was not taken in");
         refusal!(Internal, "{error}")
     }

@@ -12,7 +12,9 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::{
     clock::{BootClock, Clock},
-    consensus::{Destination, GroupConfig, NodeBudget, RaftRpc, StateMachine, ThisNode, Transport},
+    consensus::{
+        Destination, Group, GroupConfig, NodeBudget, RaftRpc, StateMachine, ThisNode, Transport,
+    },
     metrics::Metrics,
     proto::{Code, Refusal, peer::*},
     sequence::{ClusterId, Command},
@@ -98,7 +100,7 @@ impl Transport for NoNetwork {
 }
 
 /// A follower that hears only from the test. Its election timeout is longer than the test.
-async fn follower(dir: &Path) -> Arc<Group> {
+async fn follower(dir: &Path) -> Arc<RpcHandler> {
     let config = GroupConfig {
         set: 1,
         heartbeat_ms: 50,
@@ -110,7 +112,8 @@ async fn follower(dir: &Path) -> Arc<Group> {
     let clock = Arc::new(BootClock);
     let (tasks, budget) = (Tasks::default(), NodeBudget::of_a_test());
     let this_node = ThisNode::new("test".to_owned(), 2, store(dir), tasks, budget);
-    Group::start(config, this_node, transport, clock, &Metrics::new()).await.unwrap()
+    let started = Group::start(config, this_node, transport, clock, &Metrics::new()).await;
+    Arc::new(RpcHandler::new(started.unwrap()))
 }
 
 /// The header of a message from the leader.
@@ -126,7 +129,7 @@ fn header(group: &Group) -> Header {
     }
 }
 
-async fn append(group: &Arc<Group>, prev: Option<u64>, entries: Vec<Entry>, commit: u64) {
+async fn append(handler: &Arc<RpcHandler>, prev: Option<u64>, entries: Vec<Entry>, commit: u64) {
     let request = AppendEntriesRequest::<Types> {
         vote: vote(),
         prev_log_id: prev.map(log_id),
@@ -134,22 +137,22 @@ async fn append(group: &Arc<Group>, prev: Option<u64>, entries: Vec<Entry>, comm
         leader_commit: Some(log_id(commit)),
     };
     let message = RaftMessage {
-        header: Some(header(group)),
+        header: Some(header(&handler.group)),
         payload: codec::encode(&request).unwrap().into(),
         ..RaftMessage::default()
     };
-    group.handle_rpc(RaftRpc::Append, message, ()).await.unwrap();
+    handler.handle(RaftRpc::Append, message, ()).await.unwrap();
 }
 
 /// Sends the follower a snapshot of the leader's table as of `last`.
-async fn send_snapshot(group: Arc<Group>, last: u64) -> Result<Vec<u8>, Refusal> {
-    let arrived = arrived_snapshot(&group, entries(last)).await?;
-    group.install_snapshot(arrived).await
+async fn send_snapshot(handler: Arc<RpcHandler>, last: u64) -> Result<Vec<u8>, Refusal> {
+    let arrived = arrived_snapshot(&handler, entries(last)).await?;
+    handler.install_snapshot(arrived).await
 }
 
 /// A snapshot of the leader's table after the entries of `log`, which has arrived at the follower.
 async fn arrived_snapshot(
-    group: &Arc<Group>, log: Vec<Entry>,
+    handler: &RpcHandler, log: Vec<Entry>,
 ) -> Result<ArrivingSnapshot, Refusal> {
     let dir = TempDir::new().unwrap();
     let store = store(dir.path());
@@ -161,12 +164,12 @@ async fn arrived_snapshot(
         panic!("the leader's own snapshot is outgoing");
     };
     let first = SnapshotPart {
-        header: Some(header(group)),
+        header: Some(header(&handler.group)),
         payload: codec::encode(&(vote(), snapshot.meta)).unwrap().into(),
     };
-    let mut arriving = group.begin_snapshot(&first).await?.expect("it leads");
+    let mut arriving = handler.begin_snapshot(&first).await?.expect("it leads");
     while let Some(part) = parts.next_part().await {
-        arriving = group.write_snapshot_part(arriving, part.unwrap().into()).await?;
+        arriving = handler.write_snapshot_part(arriving, part.unwrap().into()).await?;
     }
     Ok(arriving)
 }
@@ -194,15 +197,16 @@ async fn applied(group: &Group, index: u64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_that_ends_before_the_log_does_not_make_raft_panic() {
     let dir = TempDir::new().unwrap();
-    let group = follower(dir.path()).await;
-    append(&group, None, entries(300), 100).await;
-    applied(&group, 100).await;
-    send_snapshot(group.clone(), 200).await.unwrap();
-    applied(&group, 200).await;
-    append(&group, Some(300), vec![], 250).await;
-    applied(&group, 250).await;
-    send_snapshot(group.clone(), 400).await.unwrap();
-    applied(&group, 400).await;
+    let handler = follower(dir.path()).await;
+    let group = &handler.group;
+    append(&handler, None, entries(300), 100).await;
+    applied(group, 100).await;
+    send_snapshot(handler.clone(), 200).await.unwrap();
+    applied(group, 200).await;
+    append(&handler, Some(300), vec![], 250).await;
+    applied(group, 250).await;
+    send_snapshot(handler.clone(), 400).await.unwrap();
+    applied(group, 400).await;
     group.stop().await;
 }
 
@@ -210,25 +214,26 @@ async fn a_snapshot_that_ends_before_the_log_does_not_make_raft_panic() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_that_arrives_while_another_is_being_installed_is_installed_after_it() {
     let dir = TempDir::new().unwrap();
-    let group = follower(dir.path()).await;
-    append(&group, None, entries(300), 100).await;
-    applied(&group, 100).await;
+    let handler = follower(dir.path()).await;
+    let group = &handler.group;
+    append(&handler, None, entries(300), 100).await;
+    applied(group, 100).await;
     // The state machine is busy until `go`, so that installing waits.
     let (go, wait) = oneshot::channel::<()>();
     let busy = group.raft.clone();
     let busy = tokio::spawn(async move {
         busy.with_state_machine(|_| Box::pin(async { wait.await.unwrap() })).await
     });
-    let first = tokio::spawn(send_snapshot(group.clone(), 400));
-    committed(&group, 400).await;
-    let second = tokio::spawn(send_snapshot(group.clone(), 500));
+    let first = tokio::spawn(send_snapshot(handler.clone(), 400));
+    committed(group, 400).await;
+    let second = tokio::spawn(send_snapshot(handler.clone(), 500));
     // Long enough for Raft to have the second one as well.
     tokio::time::sleep(Duration::from_millis(200)).await;
     go.send(()).unwrap();
     busy.await.unwrap().unwrap();
     first.await.unwrap().unwrap();
     second.await.unwrap().unwrap();
-    applied(&group, 500).await;
+    applied(group, 500).await;
     group.stop().await;
 }
 
@@ -236,19 +241,20 @@ async fn a_snapshot_that_arrives_while_another_is_being_installed_is_installed_a
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_of_another_cluster_is_refused_and_the_follower_goes_on() {
     let dir = TempDir::new().unwrap();
-    let group = follower(dir.path()).await;
-    append(&group, None, naming(7, 100), 100).await;
-    applied(&group, 100).await;
+    let handler = follower(dir.path()).await;
+    let group = &handler.group;
+    append(&handler, None, naming(7, 100), 100).await;
+    applied(group, 100).await;
     let own = group.view.cluster_id();
     assert!(own.is_some());
-    let other = arrived_snapshot(&group, naming(8, 200)).await.unwrap();
-    let refused = group.install_snapshot(other).await.expect_err("of another cluster");
+    let other = arrived_snapshot(&handler, naming(8, 200)).await.unwrap();
+    let refused = handler.install_snapshot(other).await.expect_err("of another cluster");
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
-    append(&group, Some(100), vec![], 100).await;
-    applied(&group, 100).await;
-    let next = arrived_snapshot(&group, naming(7, 300)).await.unwrap();
-    group.install_snapshot(next).await.unwrap();
-    applied(&group, 300).await;
+    append(&handler, Some(100), vec![], 100).await;
+    applied(group, 100).await;
+    let next = arrived_snapshot(&handler, naming(7, 300)).await.unwrap();
+    handler.install_snapshot(next).await.unwrap();
+    applied(group, 300).await;
     assert_eq!(group.view.cluster_id(), own);
     group.stop().await;
 }
@@ -257,19 +263,20 @@ async fn a_snapshot_of_another_cluster_is_refused_and_the_follower_goes_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_a_message_of_a_cluster_has_reached_is_not_claimed_and_keeps_its_incarnation() {
     let dir = TempDir::new().unwrap();
-    let group = follower(dir.path()).await;
+    let handler = follower(dir.path()).await;
+    let group = &handler.group;
     let incarnation = || group.this_node.store.incarnation();
     let first = incarnation();
     assert!(group.this_node.be_claimed(false).await.unwrap());
     assert_eq!(incarnation(), first);
-    let arrived = arrived_snapshot(&group, entries(100)).await.unwrap();
+    let arrived = arrived_snapshot(&handler, entries(100)).await.unwrap();
     assert!(group.this_node.be_claimed(true).await.unwrap());
     let second = incarnation();
     assert_ne!(second, first);
-    let refused = group.install_snapshot(arrived).await.expect_err("for another incarnation");
+    let refused = handler.install_snapshot(arrived).await.expect_err("for another incarnation");
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
     // A heartbeat: the node belongs to no cluster that it knows, and follows a leader.
-    append(&group, None, vec![], 0).await;
+    append(&handler, None, vec![], 0).await;
     assert!(!group.is_formed());
     for renews in [true, false] {
         assert!(!group.this_node.be_claimed(renews).await.unwrap());
