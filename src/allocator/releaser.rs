@@ -28,7 +28,7 @@ use crate::{
     consensus::{Group, TermLease},
     metrics::EvictionCause,
     planted_bugs::{Bug, is_planted},
-    sequence::{Command, Outcome, Trim},
+    sequence::{Command, Outcome, SectionUse},
 };
 
 /// The most sections in an entry while keys wait for room.
@@ -182,11 +182,11 @@ impl Releaser {
     }
 
     /// Logs what was used of the sections.
-    async fn log(&self, memory: &Memory, released: &[Trim]) -> Result<(), String> {
+    async fn log(&self, memory: &Memory, released: &[SectionUse]) -> Result<(), String> {
         if released.is_empty() || is_planted(Bug::ReleaseNotLogged) {
             return Ok(());
         }
-        let release = Command::Release { released: released.to_vec(), now_ms: memory.wall_ms() };
+        let release = Command::Release { sections: released.to_vec(), now_ms: memory.wall_ms() };
         let all = Outcome::Written(released.len() as u64);
         self.group.propose_for(memory.term(), release, &all).await
     }

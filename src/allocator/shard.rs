@@ -36,7 +36,7 @@ use crate::{
     clock::Instant,
     sequence::{
         CeilingRaise, Chunk, Key, Namespace, NamespaceConfig, NamespaceId, Progression, Range,
-        SectionId, Trim,
+        SectionId, SectionUse,
     },
 };
 
@@ -340,7 +340,7 @@ impl Shard {
     /// left out.
     pub fn close(
         &mut self, progression_of: impl Fn(NamespaceId) -> Option<Progression>,
-    ) -> Vec<(bool, Trim)> {
+    ) -> Vec<(bool, SectionUse)> {
         let Shard { ids, names, shared, .. } = std::mem::take(self);
         let own = ids.used(&progression_of).chain(names.used(&progression_of));
         own.chain(shared.used(&progression_of)).collect()

@@ -14,7 +14,7 @@ use crate::{
         shard::{Shard, own_keys::evict::Swept},
     },
     clock::Instant,
-    sequence::{Chunk, Key, Namespace, NamespaceConfig, NamespaceId, SectionId, Trim},
+    sequence::{Chunk, Key, Namespace, NamespaceConfig, NamespaceId, SectionId, SectionUse},
 };
 
 /// The ceilings, as a state machine would have them, for memories of four namespaces.
@@ -121,7 +121,7 @@ impl World {
             };
             let limits = (slots, usize::MAX);
             let _ = shard.evict(shards.hasher(), limits, progression_of, &mut swept);
-            for Trim { section, used, .. } in swept.evicted {
+            for SectionUse { section, used, .. } in swept.evicted {
                 assert_eq!(shard.end_eviction(&section), None);
                 self.ceilings.insert(section, used);
             }

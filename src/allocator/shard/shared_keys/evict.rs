@@ -22,7 +22,7 @@ use std::ops::Range;
 use super::{SharedKeys, hand::Turn, usage::Usage};
 use crate::{
     allocator::{key_table::hasher::Hasher, shard::own_keys::evict::Swept},
-    sequence::{NamespaceId, Progression, Trim},
+    sequence::{NamespaceId, Progression, SectionUse},
 };
 
 /// How many pages of sections that may go are read under one lock, more or less: for some tenths of a millisecond.
@@ -169,7 +169,7 @@ impl SharedKeys {
                 *goes = false;
                 continue;
             }
-            swept.evicted.extend(usage.map(|usage| Trim {
+            swept.evicted.extend(usage.map(|usage| SectionUse {
                 section: section.id.clone(),
                 used: usage.last(),
                 lost: usage.lost(),
