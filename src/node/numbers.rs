@@ -51,7 +51,7 @@ use super::{
     told_call::CallEnd,
     way::{
         Way,
-        attempt::{Attempt, Origin, Trace, Unanswered},
+        attempt::{Attempt, Effect, Origin, Unanswered},
         for_leader::{ForLeader, Waits},
         forward::NoReply,
         patience::within,
@@ -249,12 +249,12 @@ impl<Q: SequenceRequest> ForLeader for CheckedRequest<Q> {
         here.access.check(&self.by, self.message.wanted())
     }
 
-    fn trace(&self) -> Trace {
+    fn effect(&self) -> Effect {
         match () {
-            () if self.id.is_some() => Trace::UnderId,
-            () if self.message.raises() => Trace::Harmless,
-            // Nor do numbers that nobody got show, unless they are gapless: then nobody else is asked.
-            () => Trace::None,
+            () if self.id.is_some() => Effect::UnderId,
+            () if self.message.raises() => Effect::Harmless,
+            // Numbers that nobody got do not show, unless they are gapless: then nobody else is asked.
+            () => Effect::None,
         }
     }
 
@@ -352,7 +352,7 @@ impl<Q: SequenceRequest> ForLeader for CheckedRequest<Q> {
         let span = self.span.as_ref().map(|span| span.asking_leader());
         request.trace_parent = span.as_ref().map(|span| Box::new(span.to_wire()));
         // It can be asked again, and what was done may show.
-        let is_found_again = self.trace() != Trace::None;
+        let is_found_again = self.effect() != Effect::None;
         let sent = (request, lost);
         let replied = here.way.forwarder().forward(leader, member, sent, deadline).await;
         if let Some(span) = span {
