@@ -24,7 +24,7 @@ use crate::{
     error::Error,
     high_water_marks::HighWaterMarks,
     key::Key,
-    named_message::{Mode, NamedMessage, Refusal},
+    named_message::{Mode, NamedMessage, NextStep},
     namespaces::{NamespaceId, Namespaces},
     numbers::Numbers,
     request::{PendingRequest, fail_requests},
@@ -278,12 +278,12 @@ impl Batch {
             };
         };
         match named.refused(status.code(), (reason, outcome)) {
-            Refusal::WithoutId => self.in_mode(Mode::Ordinary),
-            Refusal::Anew => Leftover { mode: Some(Mode::Gapless), ..self.unsent() },
-            Refusal::Elsewhere => Leftover { server_failure: Some(status), ..self.unsent() },
+            NextStep::WithoutId => self.in_mode(Mode::Ordinary),
+            NextStep::Anew => Leftover { mode: Some(Mode::Gapless), ..self.unsent() },
+            NextStep::Elsewhere => Leftover { server_failure: Some(status), ..self.unsent() },
             // As without an id: sent with fewer and fewer others, each request learns whether it is the wrong one.
-            Refusal::Final if !named.may_be_done => self.fail_all(status, server, now),
-            Refusal::Final => {
+            NextStep::Fail if !named.may_be_done => self.fail_all(status, server, now),
+            NextStep::Fail => {
                 self.fail(server, &status);
                 Leftover::default()
             }
