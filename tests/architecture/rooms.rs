@@ -104,7 +104,7 @@ const ORDERED: [Rows; 6] = [
                 "leader_change",
                 "leadership",
                 "principals_lag",
-                "snapshot_numbers",
+                "snapshot_arrivals",
                 "voters",
             ],
         ],

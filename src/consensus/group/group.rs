@@ -24,7 +24,7 @@ use super::{
     leader_change::{LastLeaderChange, LeaderChange},
     leadership::{Leadership, PublishedLeadership},
     principals_lag::PrincipalsLag,
-    snapshot_numbers::SnapshotNumbers,
+    snapshot_arrivals::SnapshotArrivals,
     voters::{AppliedVoters, Voters},
 };
 use crate::{
@@ -68,7 +68,7 @@ pub struct Group {
     pub(super) heard_leader: HeardLeader,
     pub(super) principals_lag: PrincipalsLag,
     pub(super) last_leader_change: LastLeaderChange,
-    pub(super) snapshot_numbers: SnapshotNumbers,
+    pub(super) snapshot_arrivals: SnapshotArrivals,
     pub(super) canvassed_term: CanvassedTerm,
 }
 

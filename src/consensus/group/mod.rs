@@ -30,7 +30,7 @@
 //! * `leader_change`: how this node came to lead.
 //! * `leadership`: the leader and the term, and how they are published.
 //! * `principals_lag`: whether changes of who may do what are late here.
-//! * `snapshot_numbers`: which of the snapshots that arrive goes on.
+//! * `snapshot_arrivals`: which of the snapshots that arrive goes on.
 //! * `voters`: the members that vote.
 
 mod canvass;
@@ -49,7 +49,7 @@ mod principals_lag;
 mod raft_watch;
 mod rpc;
 mod slow_disk;
-mod snapshot_numbers;
+mod snapshot_arrivals;
 mod start;
 mod successor;
 mod transfer;

@@ -7,7 +7,7 @@ use openraft::Raft;
 use super::{
     canvassed_term::CanvassedTerm, config::GroupConfig, election, ending::Ending, group::Group,
     heard_leader::HeardLeader, leader_change::LastLeaderChange, leadership::PublishedLeadership,
-    principals_lag::PrincipalsLag, raft_watch, snapshot_numbers::SnapshotNumbers,
+    principals_lag::PrincipalsLag, raft_watch, snapshot_arrivals::SnapshotArrivals,
     voters::AppliedVoters,
 };
 use crate::{
@@ -81,7 +81,7 @@ impl Group {
             heard_leader: HeardLeader::default(),
             principals_lag: PrincipalsLag::default(),
             last_leader_change: LastLeaderChange::default(),
-            snapshot_numbers: SnapshotNumbers::default(),
+            snapshot_arrivals: SnapshotArrivals::default(),
             canvassed_term: CanvassedTerm::default(),
         });
         let watching = raft_watch::watch(group.clone());
