@@ -7,10 +7,10 @@
 //! - when the memory is nearly full (`memory/room.rs` says when): as many as there must be room for;
 //! - when nobody asked for them for one to two idle times: the CLOCK hand passes every slot once in an idle time.
 //!
-//! A section that keys share is evicted with all of them, if none was asked for (`shard/shared_keys/evict.rs`). They rise
+//! A section that keys share is evicted with all of them, if none was asked for (`shard/shared_keys/eviction.rs`). They rise
 //! to the highest number of the section, and what they lose is counted.
 //!
-//! Invariant: a section is touched again only after the log says what was used of it (`shard/evicting.rs`).
+//! Invariant: a section is touched again only after the log says what was used of it (`shard/eviction.rs`).
 
 use std::{
     ops::ControlFlow,

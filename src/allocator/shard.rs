@@ -5,13 +5,13 @@
 //! one table. The section, which knows the rest, is asked where the key's fast limit is reached: once or twice in a
 //! step.
 //!
-//! `evicting.rs` keeps the sections that were evicted until the log says what was used of them. `tracking.rs` sends a shard to
+//! `eviction.rs` evicts keys, and keeps their sections until the log says what was used of them. `tracking.rs` sends a shard to
 //! another node.
 //!
 //! Invariant: a key and its section are in the same shard, and a place belongs to one section until that is evicted, or
 //! the shard is emptied for good.
 
-mod evicting;
+mod eviction;
 pub(super) mod own_keys;
 mod shared_keys;
 mod tracking;

@@ -2,14 +2,14 @@
 
 use super::{Memory, MemoryPlace};
 use crate::{
-    allocator::{key_table::hasher::shard_of, shard::own_keys::evict::Swept},
+    allocator::{key_table::hasher::shard_of, shard::own_keys::eviction::Swept},
     metrics::SkipCause,
     sequence::SectionUse,
 };
 
 /// How many slots of a shard the hand passes before it passes as many of the next one. It does so under one lock, which a
 /// call that needs the shard waits for: some tens of microseconds. When shared sections are evicted, all slots of the shard
-/// are read under that lock as well (`shard/shared_keys/evict.rs`).
+/// are read under that lock as well (`shard/shared_keys/eviction.rs`).
 const TURN_SLOTS: usize = 256;
 
 impl Memory {

@@ -1,7 +1,7 @@
 //! What a memory gives at first touches, and what it says once it was closed or abandoned.
 
 mod ceilings;
-mod evicting;
+mod eviction;
 mod floors;
 mod full;
 mod rounds;

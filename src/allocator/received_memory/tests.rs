@@ -11,7 +11,7 @@ use crate::{
         memory_reader::read_part,
         part::SectionPlace,
         section::pending::{RaiseAnswer, ServedCall, TakeAnswer},
-        shard::{Shard, own_keys::evict::Swept},
+        shard::{Shard, own_keys::eviction::Swept},
     },
     clock::Instant,
     sequence::{Chunk, Key, Namespace, NamespaceConfig, NamespaceId, SectionId, SectionUse},

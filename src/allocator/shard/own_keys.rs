@@ -9,10 +9,10 @@
 //! Such a section is *expanded*: it is in a table beside the slots. Of its slot only the key and the cursor
 //! are then in use. It goes back into the slot as soon as it fits.
 //!
-//! `own_keys/evict.rs` evicts keys that nobody asks for, and `own_keys/changes.rs` tells another node what changed.
+//! `own_keys/eviction.rs` evicts keys that nobody asks for, and `own_keys/changes.rs` tells another node what changed.
 
 mod changes;
-pub mod evict;
+pub mod eviction;
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! A shard as the memory uses it: calls that wait, the bumps that they ask for, and how they are served.
 
 mod dense;
-mod evicting;
-mod evicting_shared;
+mod eviction;
 mod floors;
+mod shared_eviction;
 mod size;
 
 use std::collections::BTreeMap;

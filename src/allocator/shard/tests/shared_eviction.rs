@@ -1,7 +1,7 @@
 //! Shared sections that are evicted.
 
 use super::*;
-use crate::{allocator::shard::own_keys::evict::Swept, sequence::SectionUse};
+use crate::{allocator::shard::own_keys::eviction::Swept, sequence::SectionUse};
 
 fn world() -> World {
     let mut world = World::new(NamespaceConfig {
