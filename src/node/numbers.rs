@@ -1,8 +1,9 @@
 //! Serving a request: from this node's memory if it leads, from the leader's if it does not.
 //!
 //! `checked_request.rs` is a request that was checked. `sequence_request.rs` is the trait of all requests, which `next.rs`,
-//! `next_many.rs`, `current.rs` and `floors.rs` implement: they say how each kind is checked and answered. `forwarded.rs` makes
-//! the message to the leader of a request, and `lost.rs` counts numbers in replies that nobody hears.
+//! `next_many.rs`, `current.rs` and `floors.rs` implement: they say how each kind is checked and answered.
+//! `forward_request.rs` makes the message to the leader of a request, and `lost.rs` counts numbers in replies that nobody
+//! hears.
 //!
 //! A request that this node answers at once costs nothing but its numbers. One that has to wait is counted
 //! in [`super::RequestMemory`] from then on.
@@ -15,7 +16,7 @@
 pub(super) mod checked_request;
 mod current;
 mod floors;
-pub(super) mod forwarded;
+pub(super) mod forward_request;
 mod lost;
 mod next;
 mod next_many;
@@ -28,7 +29,7 @@ use tokio::time::Instant;
 
 use self::{
     checked_request::CheckedRequest,
-    forwarded::forwarded,
+    forward_request::forward_request,
     sequence_request::{Limits, SequenceRequest, count_max},
 };
 use super::{
@@ -348,7 +349,7 @@ impl<Q: SequenceRequest> ForLeader for CheckedRequest<Q> {
         let counted = here.access.lost_numbers(&self.by, self.message.namespace());
         let lost = (counted, here.counts.of(self.message.namespace()).shared());
         let by = (self.by.told(), self.by.to_wire());
-        let (mut request, lost) = forwarded(&self.message, taken_for, by, lost);
+        let (mut request, lost) = forward_request(&self.message, taken_for, by, lost);
         let span = self.span.as_ref().map(|span| span.asking_leader());
         request.trace_parent = span.as_ref().map(|span| Box::new(span.to_wire()));
         // It can be asked again, and what was done may show.

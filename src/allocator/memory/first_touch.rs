@@ -46,7 +46,7 @@ impl Memory {
             if read_again {
                 return false;
             }
-            if let Some(low) = self.view.refuses_new_sections().filter(|_| !record.exists()) {
+            if let Some(low) = self.view.limiting_disk().filter(|_| !record.exists()) {
                 shard.with_waiters(place.section, |queued| queued.refuse(low, served));
                 return false;
             }

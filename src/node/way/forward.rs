@@ -333,7 +333,7 @@ mod tests {
         metrics::SkipCause,
         node::{
             access::LostNumbers,
-            numbers::{forwarded::forwarded, sequence_request::SequenceRequest},
+            numbers::{forward_request::forward_request, sequence_request::SequenceRequest},
         },
         proto::v1::{NextManyRequest, NextManyResponse, NextRequest, NextResponse},
     };
@@ -345,7 +345,7 @@ mod tests {
         let deliver = |gives_up_before: bool| {
             let (caller, mut answer) = oneshot::channel();
             let lost = (Some(counted.clone()), metrics.namespaces().of(1, "book").shared());
-            let (_, lost) = forwarded(request, None, (None, None), lost);
+            let (_, lost) = forward_request(request, None, (None, None), lost);
             let to = ReplyTo { caller, lost };
             if gives_up_before {
                 answer.close();
