@@ -23,7 +23,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::{
     clock::whole_ms,
-    consensus::{Destination, Sender, Transport},
+    consensus::{Destination, MessageSender, Transport},
     metrics::Metrics,
     proto::{
         Code, Refusal,
@@ -55,7 +55,7 @@ pub enum NoReply {
 
 /// Keeps a stream to each node that it has forwarded to.
 pub struct Forwarder {
-    sender: Arc<Sender>,
+    sender: Arc<MessageSender>,
     transport: Arc<dyn Transport>,
     metrics: Arc<Metrics>,
     links: Mutex<BTreeMap<(NodeId, u64, String), mpsc::Sender<PendingForward>>>,
@@ -123,7 +123,9 @@ impl Drop for HeldReply {
 
 impl Forwarder {
     /// A forwarder that says who `sender` is.
-    pub fn new(sender: Arc<Sender>, transport: Arc<dyn Transport>, metrics: Arc<Metrics>) -> Self {
+    pub fn new(
+        sender: Arc<MessageSender>, transport: Arc<dyn Transport>, metrics: Arc<Metrics>,
+    ) -> Self {
         Forwarder { sender, transport, metrics, links: Mutex::default() }
     }
 
@@ -192,7 +194,7 @@ impl Forwarder {
 }
 
 struct Link {
-    sender: Arc<Sender>,
+    sender: Arc<MessageSender>,
     transport: Arc<dyn Transport>,
     metrics: Arc<Metrics>,
     leader: NodeId,
