@@ -25,7 +25,7 @@ use crate::{
     high_water_marks::HighWaterMarks,
     key::Key,
     named_message::{Mode, NamedMessage, NextStep},
-    namespaces::{NamespaceId, Namespaces},
+    namespaces::{InternedNamespace, Namespaces},
     numbers::Numbers,
     request::{PendingRequest, fail_requests},
     request_clock::RequestClock,
@@ -41,7 +41,7 @@ const EXPIRY_MARGIN: Duration = Duration::from_millis(1);
 
 /// The requests of one message, while they wait for its answer.
 pub struct Batch {
-    namespace: NamespaceId,
+    namespace: InternedNamespace,
     requests: Vec<PendingRequest>,
     /// For each request, the place of its range in the message.
     places: Vec<u32>,
@@ -180,7 +180,7 @@ impl Batch {
     }
 
     /// The namespace of all keys.
-    pub fn namespace(&self) -> NamespaceId {
+    pub fn namespace(&self) -> InternedNamespace {
         self.namespace
     }
 
