@@ -24,7 +24,7 @@ use crate::{
     finding::Finding,
     gapless::{GaplessAnswers, GaplessCallers},
     history::{History, Op},
-    ids::{Distance, Figures, Findings, IdCallers, Seen as SeenIds},
+    ids::{Distance, Figures, Findings, IdCallers, SeenIds},
     monitor::Monitor,
     namespaces,
     nemesis::{Fault, Injector, Nemesis, RECOVERY_MAX},
