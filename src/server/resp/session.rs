@@ -36,7 +36,7 @@ const READ_KEYS_MAX: usize = 1_024;
 const NAME_BYTES_MAX: usize = 256;
 
 /// One connection's state.
-pub struct Session {
+pub struct RedisSession {
     context: Arc<NodeContext>,
     /// The number of this connection at this node.
     id: u64,
@@ -57,11 +57,11 @@ pub struct Session {
     ended: bool,
 }
 
-impl Session {
+impl RedisSession {
     /// The state of a new connection, number `id`, of this owner.
     pub fn new(context: Arc<NodeContext>, id: u64, owner: Owner) -> Self {
         owner.begins(&context.services.access);
-        Session {
+        RedisSession {
             merged: MergedCommands::new(context.clone()),
             context,
             id,
@@ -85,8 +85,9 @@ impl Session {
         self.transaction.is_some()
     }
 
-    /// Answers one command by `deadline`, or puts it off until [`Session::finish`]. For EXEC it returns the commands to carry
-    /// out. The caller has [each of them](Session::answer_put_off) answered, and then calls [`Session::end_exec`].
+    /// Answers one command by `deadline`, or puts it off until [`RedisSession::finish`]. For EXEC it returns the commands to
+    /// carry out. The caller has [each of them](RedisSession::answer_put_off) answered, and then calls
+    /// [`RedisSession::end_exec`].
     pub async fn answer(
         &mut self, command: RedisCommand<'_>, deadline: Instant, replies: &mut Replies,
     ) -> Option<PutOff> {
@@ -174,7 +175,7 @@ impl Session {
         Refused { why, ..refused }
     }
 
-    /// Answers one command of a transaction, as [`Session::answer`].
+    /// Answers one command of a transaction, as [`RedisSession::answer`].
     pub async fn answer_put_off(
         &mut self, command: RedisCommand<'_>, deadline: Instant, replies: &mut Replies,
     ) {
