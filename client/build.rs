@@ -46,7 +46,7 @@ fn with_own_json(made: String) -> Result<String, &'static str> {
     let made = made.replace("::pbjson::private::BytesDeserialize", "crate::json::Text");
     let made = made.replace("::pbjson::private::NumberDeserialize", "crate::json::Number");
     let of_map = "<std::collections::HashMap<_, crate::json::Number<u64>>>()?";
-    let made = made.replace(of_map, "<crate::json::Numbers>()?.0");
+    let made = made.replace(of_map, "<crate::json::NumbersByName>()?.0");
     let made = replaced_to_end(&made, "pbjson::private::base64::encode(&", ").as_str()", |bytes| {
         format!("&crate::json::Text(&{bytes})")
     });

@@ -26,8 +26,8 @@ use ratchet::{
         AccessChange, AddressRange, Bump, CeilingRaise, ClusterId, Command, Grant, KeyKind,
         Lifetime, Lost, LostBy, MemoryDigest, MessagePart, NamespaceChange, NamespaceConfig,
         NamespaceId, NamespacePattern, NoRoom, PartId, PrincipalKey, PrincipalRecord, Quota,
-        Remembering, RequestId, SectionId, SectionKey, Take, TermEnd, TokenHash, TokenRecord, Trim,
-        Verb, WorkerAct, WorkerAsk,
+        Remembering, RequestId, SectionId, SectionKey, SectionUse, Take, TermEnd, TokenHash,
+        TokenRecord, Verb, WorkerAct, WorkerAsk,
     },
     storage::{BlockingExecutor, Entry, LogStore, Member, Membership, Store, StoreOptions, Vote},
 };
@@ -171,7 +171,7 @@ fn commands() -> Vec<Command> {
         request_id_optional: Some(false),
         redis_strings: Some(true),
     };
-    let trim = |section, used| Trim { section, used, lost: 2 };
+    let used = |section, used| SectionUse { section, used, lost: 2 };
     let digest = MemoryDigest { parts: 3, checksum: 0xdead_beef };
     vec![
         Command::NameCluster(ClusterId::from_random([0xa5; 16])),
@@ -184,11 +184,11 @@ fn commands() -> Vec<Command> {
         Command::create_namespace(NamespaceConfig::new("chapter")),
         Command::UpdateNamespace { name: "chapter".to_owned(), change },
         Command::Checkpoint { sections: vec![section(7)], now_ms: NOW_MS },
-        Command::Release { released: vec![trim(section(7), 50)], now_ms: NOW_MS },
+        Command::Release { sections: vec![used(section(7), 50)], now_ms: NOW_MS },
         Command::create_namespace(NamespaceConfig::new("doomed")),
         bump_of(NamespaceId(8)),
         Command::DeleteNamespace { name: "doomed".to_owned(), forget: false },
-        Command::Trim { trims: vec![trim(named(BOX, b"alice \xff"), 60)], now_ms: NOW_MS },
+        Command::Trim { sections: vec![used(named(BOX, b"alice \xff"), 60)], now_ms: NOW_MS },
         Command::EndTerm(TermEnd::HandOff { successor: 1, digest }),
         Command::TakeOver { successor: 1, digest },
         Command::EndTerm(TermEnd::Return),

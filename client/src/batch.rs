@@ -24,8 +24,8 @@ use crate::{
     error::Error,
     high_water_marks::HighWaterMarks,
     key::Key,
-    named_message::{Mode, NamedMessage, Refusal},
-    namespaces::{NamespaceId, Namespaces},
+    named_message::{Mode, NamedMessage, NextStep},
+    namespaces::{InternedNamespace, Namespaces},
     numbers::Numbers,
     request::{PendingRequest, fail_requests},
     request_clock::RequestClock,
@@ -41,7 +41,7 @@ const EXPIRY_MARGIN: Duration = Duration::from_millis(1);
 
 /// The requests of one message, while they wait for its answer.
 pub struct Batch {
-    namespace: NamespaceId,
+    namespace: InternedNamespace,
     requests: Vec<PendingRequest>,
     /// For each request, the place of its range in the message.
     places: Vec<u32>,
@@ -180,7 +180,7 @@ impl Batch {
     }
 
     /// The namespace of all keys.
-    pub fn namespace(&self) -> NamespaceId {
+    pub fn namespace(&self) -> InternedNamespace {
         self.namespace
     }
 
@@ -278,12 +278,12 @@ impl Batch {
             };
         };
         match named.refused(status.code(), (reason, outcome)) {
-            Refusal::WithoutId => self.in_mode(Mode::Ordinary),
-            Refusal::Anew => Leftover { mode: Some(Mode::Gapless), ..self.unsent() },
-            Refusal::Elsewhere => Leftover { server_failure: Some(status), ..self.unsent() },
+            NextStep::WithoutId => self.in_mode(Mode::Ordinary),
+            NextStep::Anew => Leftover { mode: Some(Mode::Gapless), ..self.unsent() },
+            NextStep::Elsewhere => Leftover { server_failure: Some(status), ..self.unsent() },
             // As without an id: sent with fewer and fewer others, each request learns whether it is the wrong one.
-            Refusal::Final if !named.may_be_done => self.fail_all(status, server, now),
-            Refusal::Final => {
+            NextStep::Fail if !named.may_be_done => self.fail_all(status, server, now),
+            NextStep::Fail => {
                 self.fail(server, &status);
                 Leftover::default()
             }

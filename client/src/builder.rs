@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    caller_span::CallerSpan, client::Client, cluster::Cluster, error::Error,
+    caller_span::CallerSpan, client::Client, cluster::ClusterId, error::Error,
     server_pool::ServerPool, tls::Tls, token::Token,
 };
 
@@ -140,7 +140,7 @@ impl Builder {
                 self.timeout
             )));
         }
-        let cluster = self.cluster_id.as_deref().map(Cluster::parse).transpose()?;
+        let cluster = self.cluster_id.as_deref().map(ClusterId::parse).transpose()?;
         let tls = self.tls.as_ref().map(Tls::config).transpose()?;
         let authorization = self.token.as_ref().map(Token::authorization).transpose()?;
         let (servers, follow_leader) = (&self.servers, self.follow_leader);

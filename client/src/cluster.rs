@@ -29,21 +29,21 @@ const MEMBERS_VERSION: &str = "ratchet-members-version";
 const ROUTE: &str = "ratchet-route-bin";
 
 /// A connection whose calls name their cluster and their caller.
-pub type Connection = InterceptedService<Channel, Introduction>;
+pub type Connection = InterceptedService<Channel, CallHeaders>;
 
 /// The id of a cluster, and how it is sent.
 #[derive(Debug, Clone)]
-pub struct Cluster {
+pub struct ClusterId {
     id: String,
     header: MetadataValue<Ascii>,
 }
 
-impl Cluster {
+impl ClusterId {
     /// The cluster with this id.
     ///
     /// # Errors
     /// [`Error::Invalid`] if it is none.
-    pub fn parse(id: &str) -> Result<Cluster, Error> {
+    pub fn parse(id: &str) -> Result<ClusterId, Error> {
         let id = id.to_ascii_lowercase();
         let is_uuid = id.len() == 36
             && (id.bytes().enumerate()).all(|(place, byte)| match place {
@@ -51,7 +51,7 @@ impl Cluster {
                 _ => byte.is_ascii_hexdigit(),
             });
         match MetadataValue::try_from(&id) {
-            Ok(header) if is_uuid => Ok(Cluster { id, header }),
+            Ok(header) if is_uuid => Ok(ClusterId { id, header }),
             _ => Err(Error::Invalid(format!(
                 "{id:?} is no id of a cluster; give the UUID that `ratchet status` shows"
             ))),
@@ -62,7 +62,7 @@ impl Cluster {
 /// A client's knowledge of its cluster.
 #[derive(Debug)]
 pub struct Known {
-    cluster: OnceLock<Cluster>,
+    cluster: OnceLock<ClusterId>,
     /// The members, and the servers that the client was given.
     pub members: Mutex<Members>,
     /// Whether the client learns the members.
@@ -71,7 +71,7 @@ pub struct Known {
 
 impl Known {
     /// Knows these servers, and the cluster if it is given.
-    pub fn new(given: &[String], cluster: Option<Cluster>, follow_leader: bool) -> Known {
+    pub fn new(given: &[String], cluster: Option<ClusterId>, follow_leader: bool) -> Known {
         Known {
             cluster: cluster.map_or_else(OnceLock::new, OnceLock::from),
             members: Mutex::new(Members::new(given)),
@@ -92,7 +92,7 @@ impl Known {
         if told.is_empty() {
             return Ok(());
         }
-        let Ok(told) = Cluster::parse(told) else {
+        let Ok(told) = ClusterId::parse(told) else {
             return Err(Status::internal(format!("it says that its cluster is {told:?}")));
         };
         let cluster = self.cluster.get_or_init(|| told.clone());
@@ -124,14 +124,14 @@ impl Known {
 
 /// Adds the client's knowledge and its token to each call.
 #[derive(Clone)]
-pub struct Introduction {
+pub struct CallHeaders {
     /// The client's knowledge of the cluster.
     pub known: Arc<Known>,
     /// The header with the token; `None` without one.
     pub authorization: Option<MetadataValue<Ascii>>,
 }
 
-impl Interceptor for Introduction {
+impl Interceptor for CallHeaders {
     fn call(&mut self, mut call: Request<()>) -> Result<Request<()>, Status> {
         let metadata = call.metadata_mut();
         if let Some(authorization) = &self.authorization {
@@ -168,17 +168,17 @@ mod tests {
     const SECOND: &str = "11111111-58cc-4372-a567-0e02b2c3d479";
 
     fn known(cluster: Option<&str>, follow_leader: bool) -> Known {
-        let cluster = cluster.map(|id| Cluster::parse(id).expect("an id"));
+        let cluster = cluster.map(|id| ClusterId::parse(id).expect("an id"));
         Known::new(&["a:1".to_owned()], cluster, follow_leader)
     }
 
-    fn introduced(known: Known, authorization: Option<MetadataValue<Ascii>>) -> MetadataMap {
-        let mut introduction = Introduction { known: Arc::new(known), authorization };
-        introduction.call(Request::new(())).expect("a call").metadata().clone()
+    fn headers_of(known: Known, authorization: Option<MetadataValue<Ascii>>) -> MetadataMap {
+        let mut headers = CallHeaders { known: Arc::new(known), authorization };
+        headers.call(Request::new(())).expect("a call").metadata().clone()
     }
 
     fn said(known: Known) -> (Option<String>, Option<String>) {
-        let call = introduced(known, None);
+        let call = headers_of(known, None);
         assert!(call.get(AUTHORIZATION).is_none(), "it has no token");
         let text = |name| call.get(name).map(|told| told.to_str().unwrap().to_owned());
         (text(CLUSTER_ID), text(MEMBERS_VERSION))
@@ -214,7 +214,7 @@ mod tests {
     fn a_call_shows_the_token_whatever_else_it_says() {
         let token = Token::new("ratchet_x".to_owned()).authorization().expect("a token");
         for known in [known(None, false), known(Some(FIRST), true)] {
-            let call = introduced(known, Some(token.clone()));
+            let call = headers_of(known, Some(token.clone()));
             let shown = call.get(AUTHORIZATION).expect("the token");
             assert_eq!(shown, "Bearer ratchet_x");
             assert!(shown.is_sensitive(), "logs and tables of headers leave it out");
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn what_is_no_uuid_is_no_id() {
         for none in ["", "prod", &FIRST[1..], &FIRST.replace('-', "0"), &FIRST.replace('f', "g")] {
-            let refused = Cluster::parse(none).expect_err(none).to_string();
+            let refused = ClusterId::parse(none).expect_err(none).to_string();
             assert!(refused.contains("ratchet status"), "{refused}");
         }
     }

@@ -34,7 +34,7 @@ use crate::{
     in_flight::{InFlight, next_until, take},
     leader_cache::LeaderCache,
     named_message::Mode,
-    namespaces::{NamespaceId, Namespaces},
+    namespaces::{InternedNamespace, Namespaces},
     queue::{BATCH_REQUESTS_MAX, RequestQueues},
     request::{PendingRequest, fail_requests},
     request_clock::RequestClock,
@@ -61,7 +61,7 @@ pub struct Dispatcher {
     /// Messages with an id that are to be sent again as they are.
     resends: VecDeque<Batch>,
     /// The known kinds of namespaces.
-    modes: HashMap<NamespaceId, Mode>,
+    modes: HashMap<InternedNamespace, Mode>,
     request_clock: RequestClock,
     /// The batches that wait for an answer, by the id of their message.
     in_flight: BTreeMap<u64, InFlight>,

@@ -6,7 +6,7 @@
 
 use hashbrown::HashMap;
 
-use crate::{key::Key, namespaces::NamespaceId};
+use crate::{key::Key, namespaces::InternedNamespace};
 
 /// The largest number of keys in one generation.
 const GENERATION_KEYS_MAX: usize = 65_536;
@@ -14,19 +14,19 @@ const GENERATION_KEYS_MAX: usize = 65_536;
 /// The greatest number received for each key in recent use.
 #[derive(Debug, Default)]
 pub struct HighWaterMarks {
-    young: HashMap<(NamespaceId, Key), u64>,
-    old: HashMap<(NamespaceId, Key), u64>,
+    young: HashMap<(InternedNamespace, Key), u64>,
+    old: HashMap<(InternedNamespace, Key), u64>,
 }
 
 impl HighWaterMarks {
     /// The high-water mark of a key; 0 if none is remembered.
-    pub fn get(&self, key: &(NamespaceId, Key)) -> u64 {
+    pub fn get(&self, key: &(InternedNamespace, Key)) -> u64 {
         let mark = self.young.get(key).or_else(|| self.old.get(key));
         mark.copied().unwrap_or(0)
     }
 
     /// Raises the high-water mark of a key to `number`. Never lowers it.
-    pub fn record(&mut self, key: (NamespaceId, Key), number: u64) {
+    pub fn record(&mut self, key: (InternedNamespace, Key), number: u64) {
         if let Some(mark) = self.young.get_mut(&key) {
             *mark = number.max(*mark);
             return;

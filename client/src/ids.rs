@@ -53,7 +53,7 @@ impl Client {
                 "this client cannot make ids of the format {format:?}; use one of the cluster's release: {error}"
             ))
         })?;
-        let lessor = Cluster {
+        let lessor = ClusterLessor {
             client: self.clone(),
             namespace: namespace.to_owned(),
             holder: holder.to_owned(),
@@ -112,7 +112,7 @@ impl Client {
 /// Cheap to clone. The last clone that is dropped releases the worker id.
 #[derive(Clone)]
 pub struct Ids {
-    source: IdSource<Cluster>,
+    source: IdSource<ClusterLessor>,
     format: Arc<Format>,
     /// The fields of each id that the caller chooses. An error if parameters are missing.
     fixed: Result<Fixed, EncodeError>,
@@ -247,7 +247,7 @@ fn local(code: Code, message: String) -> Error {
 }
 
 /// Leases from a cluster, and the clocks of this process.
-struct Cluster {
+struct ClusterLessor {
     client: Client,
     namespace: String,
     holder: String,
@@ -256,7 +256,7 @@ struct Cluster {
     started: std::time::Instant,
 }
 
-impl Lessor for Cluster {
+impl Lessor for ClusterLessor {
     type Error = Error;
 
     fn mono_ns(&self) -> u64 {

@@ -162,22 +162,22 @@ impl InPath for Option<Key> {
 
 /// Numbers by name, each of them once.
 #[derive(Debug)]
-pub struct Numbers(pub HashMap<String, Number<u64>>);
+pub struct NumbersByName(pub HashMap<String, Number<u64>>);
 
-impl<'de> Deserialize<'de> for Numbers {
+impl<'de> Deserialize<'de> for NumbersByName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Numbers(HashMap::new()))
+        deserializer.deserialize_map(NumbersByName(HashMap::new()))
     }
 }
 
-impl<'de> Visitor<'de> for Numbers {
-    type Value = Numbers;
+impl<'de> Visitor<'de> for NumbersByName {
+    type Value = NumbersByName;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object of numbers")
     }
 
-    fn visit_map<A: MapAccess<'de>>(mut self, mut object: A) -> Result<Numbers, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(mut self, mut object: A) -> Result<NumbersByName, A::Error> {
         while let Some((name, number)) = object.next_entry::<String, _>()? {
             if self.0.insert(name.clone(), number).is_some() {
                 return Err(Error::custom(format!("{name:?} is given twice")));

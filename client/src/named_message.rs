@@ -45,7 +45,7 @@ pub struct NamedMessage {
 
 /// The next step for a message that a server refused as a whole.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum NextStep {
     /// It says a wrong time, and nothing was done: its requests are sent in another message.
     Anew,
     /// The namespace knows no ids: its requests are sent without one.
@@ -53,7 +53,7 @@ pub enum Refusal {
     /// Another server may know better.
     Elsewhere,
     /// Its requests fail.
-    Final,
+    Fail,
 }
 
 impl NamedMessage {
@@ -84,18 +84,18 @@ impl NamedMessage {
     }
 
     /// Notes that a server refused it, and returns the next step for it.
-    pub fn refused(&mut self, code: Code, (reason, outcome): (Reason, Outcome)) -> Refusal {
+    pub fn refused(&mut self, code: Code, (reason, outcome): (Reason, Outcome)) -> NextStep {
         use Reason::*;
         // Ids are remembered for gapless namespaces alone.
         self.is_gapless |= matches!(reason, RequestIdExpired | RequestIdReused | RequestIdsFull);
         // A server that lags may know an older namespace of the name.
         let is_mistaken = self.is_gapless && self.may_be_done;
         if reason == RequestIdExpired && !self.may_be_done {
-            return Refusal::Anew;
+            return NextStep::Anew;
         }
         let knows_no_ids = reason == RequestIdUnsupported && !self.is_of_application;
         if knows_no_ids && !is_mistaken {
-            return Refusal::WithoutId;
+            return NextStep::WithoutId;
         }
         self.may_be_done |= outcome != Outcome::NotDone;
         let is_elsewhere = match code {
@@ -104,8 +104,8 @@ impl NamedMessage {
             _ => knows_no_ids,
         };
         match is_elsewhere {
-            true => Refusal::Elsewhere,
-            false => Refusal::Final,
+            true => NextStep::Elsewhere,
+            false => NextStep::Fail,
         }
     }
 

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use hashbrown::{HashMap, HashSet};
 use tokio::time::Instant;
 
-use crate::{key::Key, namespaces::NamespaceId, request::PendingRequest};
+use crate::{key::Key, namespaces::InternedNamespace, request::PendingRequest};
 
 /// The largest number of requests in one batch.
 pub const BATCH_REQUESTS_MAX: u16 = 8_192;
@@ -15,7 +15,7 @@ pub const BATCH_REQUESTS_MAX: u16 = 8_192;
 const BATCH_KEY_BYTES_MAX: usize = 512 << 10;
 
 /// The keys that one message can carry: keys of one namespace, and either ids (false) or names (true).
-type QueueKey = (NamespaceId, bool);
+type QueueKey = (InternedNamespace, bool);
 
 fn queue_key(request: &PendingRequest) -> QueueKey {
     (request.namespace, matches!(request.key, Key::Name(_)))

@@ -4,12 +4,12 @@ use bytes::Bytes;
 use tokio::{sync::oneshot, time::Instant};
 use tonic::Status;
 
-use crate::{error::Error, key::Key, namespaces::NamespaceId, numbers::Numbers};
+use crate::{error::Error, key::Key, namespaces::InternedNamespace, numbers::Numbers};
 
 /// A request that is not answered yet.
 pub struct PendingRequest {
     /// The namespace of the key.
-    pub namespace: NamespaceId,
+    pub namespace: InternedNamespace,
     /// The key.
     pub key: Key,
     /// How many numbers are wanted.

@@ -15,7 +15,7 @@ use crate::{
     api::Route,
     caller_span::CallerSpan,
     causes,
-    cluster::{Cluster, Connection, Introduction, Known, cluster_in_refusal, route_in},
+    cluster::{CallHeaders, ClusterId, Connection, Known, cluster_in_refusal, route_in},
     error::{Error, OtherCluster},
     members::Members,
     turns::Turns,
@@ -51,7 +51,7 @@ impl ServerPool {
     /// # Errors
     /// [`Error::Invalid`] if no server is given, or one is of neither form, or, with `tls`, no certificate can name its host.
     pub fn new(
-        given: &[String], timeout: Duration, follow_leader: bool, cluster: Option<Cluster>,
+        given: &[String], timeout: Duration, follow_leader: bool, cluster: Option<ClusterId>,
         tls: Option<ClientTlsConfig>,
     ) -> Result<ServerPool, Error> {
         if given.is_empty() {
@@ -223,7 +223,7 @@ impl ServerPool {
     pub fn connection(&self, server: &str) -> Result<Connection, Error> {
         let channel = self.channel(server)?;
         let (known, authorization) = (self.known.clone(), self.authorization.clone());
-        Ok(Connection::new(channel, Introduction { known, authorization }))
+        Ok(Connection::new(channel, CallHeaders { known, authorization }))
     }
 
     fn channel(&self, server: &str) -> Result<Channel, Error> {

@@ -14,7 +14,7 @@ use crate::{
     format::Format,
     generator::{Generator, NotYet, Run},
     generators::Generators,
-    lease::{Ask, Grant, HeldWorker},
+    lease::{Ask, GrantedLease, HeldWorker},
     shortage::Shortage,
     steady_time::SteadyTime,
 };
@@ -246,7 +246,7 @@ impl Holder {
     /// # Errors
     /// [`EncodeError`] if the format has no such worker. The leases are as they were.
     pub fn granted(
-        &mut self, ask: Ask, asked_ns: u64, mono_ns: u64, grant: Grant,
+        &mut self, ask: Ask, asked_ns: u64, mono_ns: u64, grant: GrantedLease,
     ) -> Result<Option<i64>, EncodeError> {
         if let Ask::Renew(held) = ask {
             self.leases.extend(held, grant.ceiling_ms);

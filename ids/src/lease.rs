@@ -1,8 +1,8 @@
-//! Leases of worker ids: the asks of a maker of ids to its leader, and the grants.
+//! Leases of worker ids: the asks of a maker of ids to its leader, and its answers.
 
-/// A grant of the leader.
+/// A lease, as the leader grants it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Grant {
+pub struct GrantedLease {
     /// The worker id.
     pub worker: u64,
     /// Names this lease among the leases of the worker id.
@@ -15,7 +15,7 @@ pub struct Grant {
     pub now_ms: u64,
 }
 
-impl Grant {
+impl GrantedLease {
     /// The lease that was granted.
     pub fn held(&self) -> HeldWorker {
         HeldWorker { worker: self.worker, token: self.token }

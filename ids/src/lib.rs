@@ -51,7 +51,7 @@ pub use self::{
     generator::{Generator, NotYet, Run},
     holder::{Holder, Wait},
     invalid_format::{InvalidFormat, NAME_BYTES_MAX, TEXT_BYTES_MAX},
-    lease::{Ask, Grant, HeldWorker},
+    lease::{Ask, GrantedLease, HeldWorker},
     print::Printed,
     steady_time::SteadyTime,
     text_form::{Alphabet, TextForm},

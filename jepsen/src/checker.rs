@@ -35,18 +35,18 @@ mod tests;
 
 /// Two operations whose answers no sequencer may give.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violation {
+pub struct IllegalPair {
     /// The rule that the two operations break.
-    pub kind: ViolationKind,
+    pub kind: IllegalPairKind,
     /// The one that came first, by time or by value.
     pub first: Op,
     /// The other operation.
     pub second: Op,
 }
 
-/// The kinds of [`Violation`].
+/// The kinds of [`IllegalPair`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ViolationKind {
+pub enum IllegalPairKind {
     /// An answer that its request cannot have: fewer or more numbers than asked for, or a range upside down.
     Malformed,
     /// The same number in two answers, or a `Current` inside a range.
@@ -55,12 +55,12 @@ pub enum ViolationKind {
     OutOfOrder,
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for IllegalPair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.kind {
-            ViolationKind::Malformed => "an answer that does not fit its request",
-            ViolationKind::Overlap => "numbers handed out twice",
-            ViolationKind::OutOfOrder => "a number not above one that had returned before",
+            IllegalPairKind::Malformed => "an answer that does not fit its request",
+            IllegalPairKind::Overlap => "numbers handed out twice",
+            IllegalPairKind::OutOfOrder => "a number not above one that had returned before",
         };
         writeln!(f, "{what}, key {}:", self.first.key)?;
         f.write_str(&describe(&self.first))?;
@@ -123,17 +123,17 @@ fn is_well_formed(op: &Op, increment: u64) -> bool {
 
 /// Checks that each answer of a key fits its request, and that all of its numbers lie at one distance. A key of which only
 /// one range is known shows by its other numbers whether that one is too wide.
-fn check_form(ops: &[&Op]) -> Result<(), Box<Violation>> {
+fn check_form(ops: &[&Op]) -> Result<(), Box<IllegalPair>> {
     let increment = increment_of(ops);
     if let Some(op) = ops.iter().find(|op| !is_well_formed(op, increment)) {
-        return Err(violation(ViolationKind::Malformed, op, op));
+        return Err(illegal_pair(IllegalPairKind::Malformed, op, op));
     }
     let mut numbers = ops.iter().filter(|op| matches!(op.action, Action::Next { .. }));
     let Some(first) = numbers.next() else {
         return Ok(());
     };
     match numbers.find(|op| op.first.abs_diff(first.first) % increment != 0) {
-        Some(odd) => Err(violation(ViolationKind::Malformed, first, odd)),
+        Some(odd) => Err(illegal_pair(IllegalPairKind::Malformed, first, odd)),
         None => Ok(()),
     }
 }
@@ -142,7 +142,7 @@ fn check_form(ops: &[&Op]) -> Result<(), Box<Violation>> {
 ///
 /// # Errors
 /// The two operations that show that they are not.
-pub fn check_order(history: &History) -> Result<(), Box<Violation>> {
+pub fn check_order(history: &History) -> Result<(), Box<IllegalPair>> {
     let mut keys: BTreeMap<&str, Vec<&Op>> = BTreeMap::new();
     for op in history.answered() {
         keys.entry(&op.key).or_default().push(op);
@@ -150,12 +150,12 @@ pub fn check_order(history: &History) -> Result<(), Box<Violation>> {
     keys.into_values().try_for_each(check_key)
 }
 
-fn violation(kind: ViolationKind, first: &Op, second: &Op) -> Box<Violation> {
+fn illegal_pair(kind: IllegalPairKind, first: &Op, second: &Op) -> Box<IllegalPair> {
     let (first, second) = (first.clone(), second.clone());
-    Box::new(Violation { kind, first, second })
+    Box::new(IllegalPair { kind, first, second })
 }
 
-fn check_key(mut ops: Vec<&Op>) -> Result<(), Box<Violation>> {
+fn check_key(mut ops: Vec<&Op>) -> Result<(), Box<IllegalPair>> {
     check_form(&ops)?;
     ops.sort_by_key(|op| {
         let (lo, hi) = interval(op);
@@ -163,13 +163,13 @@ fn check_key(mut ops: Vec<&Op>) -> Result<(), Box<Violation>> {
     });
     for pair in ops.windows(2) {
         if interval(pair[1]).0 < interval(pair[0]).1 {
-            return Err(violation(ViolationKind::Overlap, pair[0], pair[1]));
+            return Err(illegal_pair(IllegalPairKind::Overlap, pair[0], pair[1]));
         }
     }
     check_times(&ops)
 }
 
-fn check_times(ops: &[&Op]) -> Result<(), Box<Violation>> {
+fn check_times(ops: &[&Op]) -> Result<(), Box<IllegalPair>> {
     // At one instant, invocations come before returns: such a pair is concurrent.
     const INVOKED: u8 = 0;
     const RETURNED: u8 = 1;
@@ -191,8 +191,8 @@ fn check_times(ops: &[&Op]) -> Result<(), Box<Violation>> {
         if let Some(before) = noted[at]
             && lo < interval(ops[before]).1
         {
-            let kind = ViolationKind::OutOfOrder;
-            return Err(violation(kind, ops[before], ops[at]));
+            let kind = IllegalPairKind::OutOfOrder;
+            return Err(illegal_pair(kind, ops[before], ops[at]));
         }
         if highest.is_none_or(|highest| hi > interval(ops[highest]).1) {
             highest = Some(at);

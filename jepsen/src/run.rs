@@ -22,9 +22,9 @@ use crate::{
     exported::Exported,
     final_reads,
     finding::Finding,
-    gapless::{GaplessCallers, Ledger},
+    gapless::{GaplessAnswers, GaplessCallers},
     history::{History, Op},
-    ids::{Distance, Figures, Findings, IdCallers, Seen as SeenIds},
+    ids::{Distance, Figures, Findings, IdCallers, SeenIds},
     monitor::Monitor,
     namespaces,
     nemesis::{Fault, Injector, Nemesis, RECOVERY_MAX},
@@ -209,7 +209,7 @@ async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Obser
         watching.spawn(operator.keep_changing());
     }
     let seen = Watched {
-        gapless: gapless.as_ref().map(GaplessCallers::ledger).unwrap_or_default(),
+        gapless: gapless.as_ref().map(GaplessCallers::answers).unwrap_or_default(),
         ids: seen_ids(options, injector)?,
     };
     let id_callers = seen.ids.as_ref().map(|ids| id_callers(options, ids));
@@ -252,7 +252,7 @@ async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Obser
 
 /// The observations of callers beside those of the history.
 struct Watched {
-    gapless: Arc<Ledger>,
+    gapless: Arc<GaplessAnswers>,
     /// If ids are asked for.
     ids: Option<Arc<SeenIds>>,
 }

@@ -56,7 +56,7 @@ use crate::{
     consensus::TermLease,
     laps::EntryTimes,
     metrics::{CountsGuard, Metrics, SetMetrics, SkipCause},
-    sequence::{Bump, Bumped, Key, LostBy, Namespace, NamespaceId, SectionId, Trim},
+    sequence::{Bump, Bumped, Key, LostBy, Namespace, NamespaceId, SectionId, SectionUse},
     storage::{AppliedView, BlockingExecutor, NamespaceMap},
 };
 
@@ -398,7 +398,7 @@ impl Memory {
     /// Empties the memory of a closed term and says what was used, in an order that is the same in every run. `None` if the
     /// term has ended: what was used is not known any more. Sections with numbers left come first, because a trim saves
     /// those. Sections used to their end follow: if the epoch is returned, their records must say so.
-    pub fn close(&self) -> Option<Vec<Trim>> {
+    pub fn close(&self) -> Option<Vec<SectionUse>> {
         let stage = self.gate.stage();
         assert!(stage.is_past_closing(), "a term that is {stage:?} may take numbers meanwhile");
         let namespaces = self.view.namespaces();
@@ -414,7 +414,7 @@ impl Memory {
         used.sort_unstable_by(|(a_is_used_up, a), (b_is_used_up, b)| {
             (a_is_used_up, &a.section).cmp(&(b_is_used_up, &b.section))
         });
-        Some(used.into_iter().map(|(_, trim)| trim).collect())
+        Some(used.into_iter().map(|(_, used)| used).collect())
     }
 
     /// The keys and their sections.

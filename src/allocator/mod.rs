@@ -40,10 +40,16 @@
 //!
 //! # Keys that nobody asks for
 //!
-//! The releaser (`releaser.rs`) evicts them: when the memory is nearly full, and when nobody asked for a key for long
-//! (`shard/own_keys/evict.rs`, `shard/shared_keys/evict.rs`). It logs what was used of their sections. Until that is applied, a
-//! section is *being evicted* (`shard/evicting.rs`): a call for it waits. `memory/room.rs` says from when on keys are evicted,
-//! and makes new keys wait while the memory is full.
+//! The releaser (`releaser.rs`) evicts them: when the memory is nearly full, and when nobody asked for a key for long. It logs
+//! what was used of their sections. Until that is applied, a section is *being evicted*: a call for it waits. `memory/room.rs`
+//! says from when on keys are evicted, and makes new keys wait while the memory is full. A file `eviction.rs` at each level
+//! moves the hand that goes around the keys:
+//!
+//! - `memory/eviction.rs` from shard to shard (`memory/round.rs` says which one is next). It also ends an eviction, once the
+//!   log says what was used;
+//! - `shard/eviction.rs` from table to table within a shard. It keeps the sections that are being evicted;
+//! - `shard/own_keys/eviction.rs` from slot to slot. It evicts the keys that have a section of their own;
+//! - `shard/shared_keys/eviction.rs` over slots and sections. It evicts the sections that keys share, with all their keys.
 //!
 //! # A handover
 //!

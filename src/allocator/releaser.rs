@@ -7,10 +7,10 @@
 //! - when the memory is nearly full (`memory/room.rs` says when): as many as there must be room for;
 //! - when nobody asked for them for one to two idle times: the CLOCK hand passes every slot once in an idle time.
 //!
-//! A section that keys share is evicted with all of them, if none was asked for (`shard/shared_keys/evict.rs`). They rise
+//! A section that keys share is evicted with all of them, if none was asked for (`shard/shared_keys/eviction.rs`). They rise
 //! to the highest number of the section, and what they lose is counted.
 //!
-//! Invariant: a section is touched again only after the log says what was used of it (`shard/evicting.rs`).
+//! Invariant: a section is touched again only after the log says what was used of it (`shard/eviction.rs`).
 
 use std::{
     ops::ControlFlow,
@@ -28,7 +28,7 @@ use crate::{
     consensus::{Group, TermLease},
     metrics::EvictionCause,
     planted_bugs::{Bug, is_planted},
-    sequence::{Command, Outcome, Trim},
+    sequence::{Command, Outcome, SectionUse},
 };
 
 /// The most sections in an entry while keys wait for room.
@@ -182,11 +182,11 @@ impl Releaser {
     }
 
     /// Logs what was used of the sections.
-    async fn log(&self, memory: &Memory, released: &[Trim]) -> Result<(), String> {
+    async fn log(&self, memory: &Memory, released: &[SectionUse]) -> Result<(), String> {
         if released.is_empty() || is_planted(Bug::ReleaseNotLogged) {
             return Ok(());
         }
-        let release = Command::Release { released: released.to_vec(), now_ms: memory.wall_ms() };
+        let release = Command::Release { sections: released.to_vec(), now_ms: memory.wall_ms() };
         let all = Outcome::Written(released.len() as u64);
         self.group.propose_for(memory.term(), release, &all).await
     }

@@ -5,13 +5,13 @@
 //! one table. The section, which knows the rest, is asked where the key's fast limit is reached: once or twice in a
 //! step.
 //!
-//! `evicting.rs` keeps the sections that were evicted until the log says what was used of them. `tracking.rs` sends a shard to
+//! `eviction.rs` evicts keys, and keeps their sections until the log says what was used of them. `tracking.rs` sends a shard to
 //! another node.
 //!
 //! Invariant: a key and its section are in the same shard, and a place belongs to one section until that is evicted, or
 //! the shard is emptied for good.
 
-mod evicting;
+mod eviction;
 pub(super) mod own_keys;
 mod shared_keys;
 mod tracking;
@@ -36,7 +36,7 @@ use crate::{
     clock::Instant,
     sequence::{
         CeilingRaise, Chunk, Key, Namespace, NamespaceConfig, NamespaceId, Progression, Range,
-        SectionId, Trim,
+        SectionId, SectionUse,
     },
 };
 
@@ -340,7 +340,7 @@ impl Shard {
     /// left out.
     pub fn close(
         &mut self, progression_of: impl Fn(NamespaceId) -> Option<Progression>,
-    ) -> Vec<(bool, Trim)> {
+    ) -> Vec<(bool, SectionUse)> {
         let Shard { ids, names, shared, .. } = std::mem::take(self);
         let own = ids.used(&progression_of).chain(names.used(&progression_of));
         own.chain(shared.used(&progression_of)).collect()

@@ -52,7 +52,7 @@ use crate::{
     laps,
     metrics::{CountsGuard, Metrics, NamespaceCounts},
     planted_bugs::{Bug, is_planted},
-    sequence::{Command, Key, LostBy, Namespace, Outcome, Range, TermEnd, Trim},
+    sequence::{Command, Key, LostBy, Namespace, Outcome, Range, SectionUse, TermEnd},
 };
 
 /// How long a call that waits for the disk or the log stays in a term that is closed. Most bumps that are under way then come
@@ -278,7 +278,7 @@ impl Term {
     /// afterwards.
     ///
     /// `None` if the term is lost: nobody knows then what it used.
-    pub async fn list_trims(&self) -> Option<Vec<Trim>> {
+    pub async fn list_used(&self) -> Option<Vec<SectionUse>> {
         let memory = self.memory.clone();
         let closed = self.group.this_node.store.blocking().run(move || memory.close());
         closed.await.ok().flatten()

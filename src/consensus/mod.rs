@@ -60,6 +60,6 @@ pub use group::{
     MembershipChange, MemoryOrigin, NodeState, ProposeError, RpcHandler, Voters, send_memory,
 };
 pub use lease::{LeaseClock, PeerSilence, Quorums, TermLease};
-pub use network::{Destination, MESSAGE_BYTES_MAX, RaftRpc, Sender, Transport};
+pub use network::{Destination, MESSAGE_BYTES_MAX, MessageSender, RaftRpc, Transport};
 pub use state_machine::StateMachine;
 pub use this_node::{Budget, ClockDistance, NodeBudget, ThisNode};

@@ -15,7 +15,7 @@ use super::{
     terms::LedTerms,
     way::{
         Way,
-        attempt::{Attempt, Origin, Trace, Unanswered},
+        attempt::{Attempt, Effect, Origin, Unanswered},
         for_leader::ForLeader,
         operation::Facts,
         patience::{FOR_TOKEN, within},
@@ -154,8 +154,8 @@ impl ForLeader for WhetherKnown<'_> {
         Ok(())
     }
 
-    fn trace(&self) -> Trace {
-        FACTS.trace()
+    fn effect(&self) -> Effect {
+        FACTS.effect()
     }
 
     async fn serve_locally(

@@ -15,14 +15,14 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use ratchet_client::NotTaken;
-use ratchet_ids::{Fixed, Format, Wait};
+use ratchet_ids::{Fixed, Format, Source, Wait};
 use tokio::time::{Instant, interval};
 
 use self::{
     id_list::IdList,
     key_queues::KeyQueues,
     request::{bytes_of, check, check_count, count_of, parameters_of},
-    sources::{AskLeader, IdSources, LeaderLessor, Source},
+    sources::{AskLeader, IdSources, LeaderLessor, NodeSource},
 };
 use super::{
     Config,
@@ -67,7 +67,7 @@ const IDLE_CHECK: Duration = Duration::from_secs(10);
 /// The maker of the ids of a namespace.
 enum MadeBy {
     /// This node, under a worker id.
-    Node(Source),
+    Node(NodeSource),
     /// The leader, for a key.
     Leader(Format),
 }
@@ -223,7 +223,7 @@ impl Ids {
     }
 
     async fn make(
-        &self, source: &Source, count: u64, fixed: Fixed, deadline: Instant,
+        &self, source: &NodeSource, count: u64, fixed: Fixed, deadline: Instant,
     ) -> Result<IdList, NotTaken<Refusal>> {
         // At most IDS_MAX of them.
         let mut ids = IdList::new(&source.format, count as usize);
@@ -272,17 +272,17 @@ impl Ids {
         }
         let format = id_format(namespace)?;
         match format.source() {
-            ratchet_ids::Source::Worker => {
+            Source::Worker => {
                 let make = || self.make_source(namespace, format);
                 self.sources.of(namespace.id, make).map(MadeBy::Node)
             }
-            ratchet_ids::Source::Key | ratchet_ids::Source::Date => Ok(MadeBy::Leader(format)),
+            Source::Key | Source::Date => Ok(MadeBy::Leader(format)),
         }
     }
 
     fn make_source(
         self: &Arc<Self>, namespace: &Namespace, format: Format,
-    ) -> Result<Source, Refusal> {
+    ) -> Result<NodeSource, Refusal> {
         let leader = LeaderLessor {
             lease: self.asking_the_leader(|ids, lease: &v1::WorkerLease, asked_at| {
                 ids.hear_leader(lease.now_ms, asked_at);
@@ -294,7 +294,7 @@ impl Ids {
             namespace: namespace.config.name.clone(),
             format: format.to_string(),
         };
-        let (source, keeper) = Source::new(format, leader).map_err(|error| invalid(&error))?;
+        let (source, keeper) = NodeSource::new(format, leader).map_err(|error| invalid(&error))?;
         self.this_node.tasks.spawn("worker ids", keeper);
         Ok(source)
     }

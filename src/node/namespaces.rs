@@ -91,7 +91,7 @@ impl ByLeader for v1::CreateNamespaceRequest {
             None => 0,
         };
         let config = namespace_config(self, now_ms)?;
-        if let Some(low) = namespaces.group.refuses_new_keys() {
+        if let Some(low) = namespaces.group.limiting_disk() {
             return Err(low_disk(low).into());
         }
         namespaces.change(term, Command::create_namespace(config)).await

@@ -1,8 +1,9 @@
 //! Serving a request: from this node's memory if it leads, from the leader's if it does not.
 //!
 //! `checked_request.rs` is a request that was checked. `sequence_request.rs` is the trait of all requests, which `next.rs`,
-//! `next_many.rs`, `current.rs` and `floors.rs` implement: they say how each kind is checked and answered. `forwarded.rs` makes
-//! the message to the leader of a request, and `lost.rs` counts numbers in replies that nobody hears.
+//! `next_many.rs`, `current.rs` and `floors.rs` implement: they say how each kind is checked and answered.
+//! `forward_request.rs` makes the message to the leader of a request, and `lost.rs` counts numbers in replies that nobody
+//! hears.
 //!
 //! A request that this node answers at once costs nothing but its numbers. One that has to wait is counted
 //! in [`super::RequestMemory`] from then on.
@@ -15,7 +16,7 @@
 pub(super) mod checked_request;
 mod current;
 mod floors;
-pub(super) mod forwarded;
+pub(super) mod forward_request;
 mod lost;
 mod next;
 mod next_many;
@@ -28,7 +29,7 @@ use tokio::time::Instant;
 
 use self::{
     checked_request::CheckedRequest,
-    forwarded::forwarded,
+    forward_request::forward_request,
     sequence_request::{Limits, SequenceRequest, count_max},
 };
 use super::{
@@ -51,7 +52,7 @@ use super::{
     told_call::CallEnd,
     way::{
         Way,
-        attempt::{Attempt, Origin, Trace, Unanswered},
+        attempt::{Attempt, Effect, Origin, Unanswered},
         for_leader::{ForLeader, Waits},
         forward::NoReply,
         patience::within,
@@ -249,12 +250,12 @@ impl<Q: SequenceRequest> ForLeader for CheckedRequest<Q> {
         here.access.check(&self.by, self.message.wanted())
     }
 
-    fn trace(&self) -> Trace {
+    fn effect(&self) -> Effect {
         match () {
-            () if self.id.is_some() => Trace::UnderId,
-            () if self.message.raises() => Trace::Harmless,
-            // Nor do numbers that nobody got show, unless they are gapless: then nobody else is asked.
-            () => Trace::None,
+            () if self.id.is_some() => Effect::UnderId,
+            () if self.message.raises() => Effect::Harmless,
+            // Numbers that nobody got do not show, unless they are gapless: then nobody else is asked.
+            () => Effect::None,
         }
     }
 
@@ -348,11 +349,11 @@ impl<Q: SequenceRequest> ForLeader for CheckedRequest<Q> {
         let counted = here.access.lost_numbers(&self.by, self.message.namespace());
         let lost = (counted, here.counts.of(self.message.namespace()).shared());
         let by = (self.by.told(), self.by.to_wire());
-        let (mut request, lost) = forwarded(&self.message, taken_for, by, lost);
+        let (mut request, lost) = forward_request(&self.message, taken_for, by, lost);
         let span = self.span.as_ref().map(|span| span.asking_leader());
         request.trace_parent = span.as_ref().map(|span| Box::new(span.to_wire()));
         // It can be asked again, and what was done may show.
-        let is_found_again = self.trace() != Trace::None;
+        let is_found_again = self.effect() != Effect::None;
         let sent = (request, lost);
         let replied = here.way.forwarder().forward(leader, member, sent, deadline).await;
         if let Some(span) = span {

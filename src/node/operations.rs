@@ -29,7 +29,7 @@ use super::{
     traces::Span,
     way::{
         Way,
-        attempt::{Attempt, Origin, Trace, Unanswered},
+        attempt::{Attempt, Effect, Origin, Unanswered},
         for_leader::ForLeader,
         operation::Facts,
     },
@@ -369,8 +369,8 @@ impl ForLeader for OperationCall<'_> {
         (self.check)(&here.access, self.by, &self.message)
     }
 
-    fn trace(&self) -> Trace {
-        self.led.facts.trace()
+    fn effect(&self) -> Effect {
+        self.led.facts.effect()
     }
 
     async fn serve_locally(

@@ -192,7 +192,7 @@ impl Status {
             low: free_space.low().is_some(),
             refuses_new_keys: self
                 .group
-                .refuses_new_keys()
+                .limiting_disk()
                 .map(|low| low.to_string())
                 .unwrap_or_default(),
         }

@@ -9,7 +9,7 @@
 use super::{
     access::{AccessChange, AccessRefused},
     accounts::{DAYS_KEPT, DayAccounts, EntryAccounts, day_of},
-    command::{Bump, Bumped, Command, Outcome, Trim},
+    command::{Bump, Bumped, Command, Outcome, SectionUse},
     gapless_take::{FirstUse, MessagePart, NoRoom, PartTaken, Take, Taken},
     ids::{NamespaceId, SectionId},
     ledger::{Ledger, LedgerRefused},
@@ -38,11 +38,11 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
             let bumped = bumps.iter().map(|bump| apply_bump(table, entry, bump));
             bumped.collect::<Result<_, _>>().map(Outcome::Bumped)
         }),
-        Trim { trims, now_ms } => write_sections(table, term, *now_ms, |table, entry| {
-            lower_each(table, entry, trims, SectionRecord::trim)
+        Trim { sections, now_ms } => write_sections(table, term, *now_ms, |table, entry| {
+            lower_each(table, entry, sections, SectionRecord::trim)
         }),
-        Release { released, now_ms } => write_sections(table, term, *now_ms, |table, entry| {
-            lower_each(table, entry, released, SectionRecord::release)
+        Release { sections, now_ms } => write_sections(table, term, *now_ms, |table, entry| {
+            lower_each(table, entry, sections, SectionRecord::release)
         }),
         Checkpoint { sections, now_ms } => write_sections(table, term, *now_ms, |table, entry| {
             let mut checkpointed = 0;
@@ -382,11 +382,11 @@ fn apply_take<T: Table>(
 
 /// Lowers ceilings by `lower`. Counts the sections of which the term owns what it says.
 fn lower_each<T: Table>(
-    table: &mut T, entry: &mut EntryState, trims: &[Trim],
+    table: &mut T, entry: &mut EntryState, sections: &[SectionUse],
     lower: impl Fn(SectionRecord, Progression, u64, u64) -> Option<SectionRecord>,
 ) -> Result<Outcome, T::Error> {
     let mut lowered = 0;
-    for Trim { section, used, lost } in trims {
+    for SectionUse { section, used, lost } in sections {
         let lower = |before, progression, epoch| lower(before, progression, epoch, *used);
         let written = rewrite(table, entry, section, lower)?;
         if written == Some(true) {

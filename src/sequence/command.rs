@@ -35,8 +35,8 @@ pub enum Command {
     /// Lower the ceilings of many sections to what their epoch used. Proposed at the end of an epoch that
     /// has no successor.
     Trim {
-        /// The trims.
-        trims: Vec<Trim>,
+        /// The sections, with their uses.
+        sections: Vec<SectionUse>,
         /// As in a bump.
         now_ms: u64,
     },
@@ -77,8 +77,8 @@ pub enum Command {
     /// Lower the ceilings of many sections to what the term used, because its leader evicts them from its memory while
     /// it goes on leading.
     Release {
-        /// The numbers that were used of the sections.
-        released: Vec<Trim>,
+        /// The sections, with their uses.
+        sections: Vec<SectionUse>,
         /// As in a bump.
         now_ms: u64,
     },
@@ -133,7 +133,7 @@ impl fmt::Display for Command {
         use Command::*;
         match self {
             Bump { bumps, .. } => write!(f, "bump {} sections", bumps.len()),
-            Trim { trims, .. } => write!(f, "trim {} sections", trims.len()),
+            Trim { sections, .. } => write!(f, "trim {} sections", sections.len()),
             CreateNamespace { config, .. } => {
                 write!(f, "create namespace {:?}", config.name)
             }
@@ -149,7 +149,7 @@ impl fmt::Display for Command {
             }
             EndTerm(TermEnd::Return) => write!(f, "return the epoch"),
             TakeOver { successor, .. } => write!(f, "take over by node {successor}"),
-            Release { released, .. } => write!(f, "release {} sections", released.len()),
+            Release { sections, .. } => write!(f, "release {} sections", sections.len()),
             Take { parts, .. } => {
                 let takes: usize = parts.iter().map(|part| part.takes.len()).sum();
                 write!(f, "take numbers of {takes} gapless keys")
@@ -172,9 +172,9 @@ pub struct Bump {
     pub raise: CeilingRaise,
 }
 
-/// Lower one section's ceiling.
+/// The use that an epoch made of one section. A trim, or a release, lowers the section's ceiling to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trim {
+pub struct SectionUse {
     /// The section.
     pub section: SectionId,
     /// The greatest number that the epoch took in it, answered or not; its floor, if that is higher.

@@ -2,10 +2,10 @@
 //! number.
 //!
 //! From a socket to a number: `connection.rs` reads the bytes that have arrived. `reader.rs` finds the commands in them, and
-//! `table.rs` knows all commands. `session.rs` has each answered in its order, or puts it off (`transaction.rs`). `run.rs`
-//! takes numbers from the node, `ids.rs` ids, `raise.rs` raises floors, and `key.rs` reads last numbers. `about.rs` and
-//! `cluster.rs` tell of the node and of the cluster. `refused.rs` says why a command is refused, and `replies.rs` writes the
-//! replies. `fuzzing.rs` is for the fuzz targets.
+//! `table.rs` knows all commands. `session.rs` has each answered in its order, or puts it off (`transaction.rs`).
+//! `merged_commands.rs` takes numbers from the node, `ids.rs` ids, `raise.rs` raises floors, and `key.rs` reads last numbers.
+//! `about.rs` and `cluster.rs` tell of the node and of the cluster. `refused.rs` says why a command is refused, and
+//! `replies.rs` writes the replies. `fuzzing.rs` is for the fuzz targets.
 //!
 //! Invariant: everything that one read of the socket brought is answered before the next read. So a client that does not read
 //! its replies is not read either, and the bytes that a connection holds are bounded.
@@ -17,11 +17,11 @@ mod connection;
 pub mod fuzzing;
 mod ids;
 mod key;
+mod merged_commands;
 mod raise;
 mod reader;
 mod refused;
 mod replies;
-mod run;
 mod session;
 mod table;
 mod transaction;

@@ -28,8 +28,8 @@ const GROWTH: Duration = Duration::from_secs(12);
 /// How often the workers' records are taken, where latencies are of no interest.
 const DRAIN: Duration = Duration::from_millis(500);
 
-/// The sides that are measured.
-struct Sides {
+/// The targets that are asked for ids, and their load.
+struct Targets {
     /// The cluster, whose leader is asked for ids.
     ours: Target,
     /// Each node of the cluster.
@@ -65,11 +65,11 @@ impl IdsOptions {
         let mut echo = echo::start(&directory, None, None).await?;
         echo.choose_ids_of(1);
         let load = self.load();
-        let sides = Sides { ours, nodes, echo, client, load };
+        let targets = Targets { ours, nodes, echo, client, load };
         let mut report = Report::new(&self);
-        let mut alone = ClientAlone::new(sides.client.ids(IDS_NAMESPACE).await?);
+        let mut alone = ClientAlone::new(targets.client.ids(IDS_NAMESPACE).await?);
         for nth in 0..self.rounds {
-            let round = self.round(nth, &sides, &mut alone).await?;
+            let round = self.round(nth, &targets, &mut alone).await?;
             report.add(round);
         }
         alone.release().await;
@@ -77,34 +77,34 @@ impl IdsOptions {
     }
 
     async fn round(
-        &self, nth: u32, sides: &Sides, alone: &mut ClientAlone,
+        &self, nth: u32, targets: &Targets, alone: &mut ClientAlone,
     ) -> Result<Round, Error> {
         let time = self.time();
-        let (all_nodes, busy) = sides.all_nodes(time).await?;
+        let (all_nodes, busy) = targets.all_nodes(time).await?;
         // The nodes' callers have gone, and the nodes still hold the worker ids that they leased.
-        let idle = entries::count(&sides.ours, &sides.client, time).await?;
+        let idle = entries::count(&targets.ours, &targets.client, time).await?;
         let single = alone.one_a_call(time).await?;
         let bursts = alone.many_a_call(time).await?;
-        round::drive(&sides.ours, &sides.load, GROWTH, |_| {}).await?;
+        round::drive(&targets.ours, &targets.load, GROWTH, |_| {}).await?;
         let tell = |target: &Target, so_far: &RoundResult| {
             round::tell(nth, self.rounds, target.name, so_far);
         };
         let drive = async |target: &Target| {
-            round::drive(target, &sides.load, time, |so_far| tell(target, so_far)).await
+            round::drive(target, &targets.load, time, |so_far| tell(target, so_far)).await
         };
         // The sides take turns at going first.
         let (ours, echo) = if nth.is_multiple_of(2) {
-            let ours = drive(&sides.ours).await?;
-            (ours, drive(&sides.echo).await?)
+            let ours = drive(&targets.ours).await?;
+            (ours, drive(&targets.echo).await?)
         } else {
-            let echo = drive(&sides.echo).await?;
-            (drive(&sides.ours).await?, echo)
+            let echo = drive(&targets.echo).await?;
+            (drive(&targets.ours).await?, echo)
         };
         Ok(Round { idle, busy, single, bursts, all_nodes, ours, echo })
     }
 }
 
-impl Sides {
+impl Targets {
     /// Has all nodes make ids for `time`, once each has the worker ids that it needs. Returns how many ids a second, and the
     /// log entries.
     async fn all_nodes(&self, time: Duration) -> Result<(f64, Entries), Error> {

@@ -14,7 +14,7 @@ use std::{
 
 use futures::future::join_all;
 use parking_lot::Mutex;
-use ratchet_ids::{Ask, EncodeError, Fixed, Format, Grant, HeldWorker, Holder, Run, Wait};
+use ratchet_ids::{Ask, EncodeError, Fixed, Format, GrantedLease, HeldWorker, Holder, Run, Wait};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep_until, timeout},
@@ -90,7 +90,7 @@ impl<L: Lessor> Clone for IdSource<L> {
 }
 
 /// The leader's answer to an ask. `None`: the lease that was to be renewed is lost.
-type LeaseAnswer<L> = Result<Option<Grant>, <L as Lessor>::Error>;
+type LeaseAnswer<L> = Result<Option<GrantedLease>, <L as Lessor>::Error>;
 
 struct Shared<L: Lessor> {
     lessor: Arc<L>,
@@ -249,8 +249,8 @@ async fn ask_for<L: Lessor>(lessor: &L, ask: Ask) -> LeaseAnswer<L> {
     }
 }
 
-fn grant_of(lease: &v1::WorkerLease) -> Grant {
-    Grant {
+fn grant_of(lease: &v1::WorkerLease) -> GrantedLease {
+    GrantedLease {
         worker: lease.worker.into(),
         token: lease.token,
         from_ms: lease.from_ms,

@@ -9,8 +9,8 @@ fn holder() -> Holder {
     Holder::new(format, 1, 0, NOW).unwrap()
 }
 
-fn grant(token: u64, from_ms: u64, ceiling_ms: u64, now_ms: u64) -> Grant {
-    Grant { worker: 7, token, from_ms, ceiling_ms, now_ms }
+fn grant(token: u64, from_ms: u64, ceiling_ms: u64, now_ms: u64) -> GrantedLease {
+    GrantedLease { worker: 7, token, from_ms, ceiling_ms, now_ms }
 }
 
 fn held(token: u64) -> HeldWorker {
@@ -173,7 +173,7 @@ fn a_leader_far_behind_is_asked_once_a_second_and_then_for_another_worker() {
     holder.granted(renew(1), at_ceiling, at_ceiling, renewed).unwrap();
     assert_eq!(first(&mut holder, at_ceiling), Err(Wait::ForLease));
     assert_eq!(holder.asks(at_ceiling), [Ask::Lease]);
-    let other = Grant { worker: 8, ..grant(5, 0, NOW - hour + 20_000, NOW - hour) };
+    let other = GrantedLease { worker: 8, ..grant(5, 0, NOW - hour + 20_000, NOW - hour) };
     holder.granted(Ask::Lease, at_ceiling, at_ceiling, other).unwrap();
     assert!(first(&mut holder, at_ceiling).is_ok());
 }
@@ -236,8 +236,8 @@ fn a_lease_that_ended_unrenewed_is_not_asked_for_again_until_somebody_wants_ids(
 }
 
 /// A lease of this worker id, for ten seconds from `at_ms` after the beginning.
-fn lease_of(worker: u64, token: u64, at_ms: u64) -> Grant {
-    Grant { worker, ..grant(token, NOW, NOW + at_ms + 10_000, NOW + at_ms) }
+fn lease_of(worker: u64, token: u64, at_ms: u64) -> GrantedLease {
+    GrantedLease { worker, ..grant(token, NOW, NOW + at_ms + 10_000, NOW + at_ms) }
 }
 
 /// A holder of up to `workers_max` worker ids, which has number 7.
@@ -384,7 +384,7 @@ fn a_holder_of_several_whose_leader_is_an_hour_behind_comes_to_its_time_once_all
     use_up(&mut holder, 1, 2);
     let hour = 3_600_000;
     // A further lease by the new leader's time lies below the ids that were made.
-    let behind = Grant { worker: 3, ..grant(2, 0, NOW - hour + 10_000, NOW - hour) };
+    let behind = GrantedLease { worker: 3, ..grant(2, 0, NOW - hour + 10_000, NOW - hour) };
     holder.granted(Ask::Further, MS, MS, behind).unwrap();
     // The time runs at half speed, up to the lease's ceiling.
     assert!(holder.take(19_900 * MS, Fixed::default(), 1).is_ok(), "number 7 goes on");
@@ -395,7 +395,8 @@ fn a_holder_of_several_whose_leader_is_an_hour_behind_comes_to_its_time_once_all
     holder.granted(renew(1), later, later, unraised).unwrap();
     assert_eq!(holder.workers().collect::<Vec<_>>(), [3]);
     let other = HeldWorker { worker: 3, token: 2 };
-    let raised = Grant { worker: 3, ..grant(2, 0, NOW - hour + 30_200, NOW - hour + 20_200) };
+    let raised =
+        GrantedLease { worker: 3, ..grant(2, 0, NOW - hour + 30_200, NOW - hour + 20_200) };
     holder.granted(Ask::Renew(other), later, later, raised).unwrap();
     let format = Format::parse("snowflake").unwrap();
     let id = first(&mut holder, later).unwrap();

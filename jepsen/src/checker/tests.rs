@@ -25,7 +25,7 @@ fn next(first: u64, last: u64, invoked: u64, returned: u64) -> Op {
     op(Action::Next { count }, first, last, invoked, returned)
 }
 
-fn kind(ops: Vec<Op>) -> Option<ViolationKind> {
+fn kind(ops: Vec<Op>) -> Option<IllegalPairKind> {
     check_order(&History { ops }).err().map(|wrong| wrong.kind)
 }
 
@@ -38,13 +38,13 @@ fn numbers_that_grow_with_time_pass_in_whatever_order_they_are_recorded() {
 fn concurrent_answers_may_come_in_any_order_but_not_twice() {
     assert_eq!(kind(vec![next(3, 5, 0, 10), next(1, 2, 5, 20)]), None);
     let twice = vec![next(3, 5, 0, 10), next(5, 6, 5, 20)];
-    assert_eq!(kind(twice), Some(ViolationKind::Overlap));
+    assert_eq!(kind(twice), Some(IllegalPairKind::Overlap));
 }
 
 #[test]
 fn an_older_number_after_a_newer_one_is_out_of_order() {
     let old = vec![next(10_001, 10_001, 0, 10), next(150, 150, 11, 20)];
-    assert_eq!(kind(old), Some(ViolationKind::OutOfOrder));
+    assert_eq!(kind(old), Some(IllegalPairKind::OutOfOrder));
 }
 
 #[test]
@@ -53,15 +53,15 @@ fn current_stands_between_the_numbers_before_and_after_it() {
     assert_eq!(kind(vec![next(1, 5, 0, 10), current(5, 11, 12)]), None);
     assert_eq!(kind(vec![next(1, 5, 0, 10), current(9, 11, 12)]), None);
     let low = vec![next(1, 5, 0, 10), current(4, 11, 12)];
-    assert_eq!(kind(low), Some(ViolationKind::Overlap));
+    assert_eq!(kind(low), Some(IllegalPairKind::Overlap));
     let above = vec![current(9, 0, 5), next(8, 8, 6, 7)];
-    assert_eq!(kind(above), Some(ViolationKind::OutOfOrder));
+    assert_eq!(kind(above), Some(IllegalPairKind::OutOfOrder));
 }
 
 #[test]
 fn an_answer_has_as_many_numbers_as_were_asked_for_at_the_keys_distance() {
     let range = |count, first, last| op(Action::Next { count }, first, last, first, first);
-    let malformed = Some(ViolationKind::Malformed);
+    let malformed = Some(IllegalPairKind::Malformed);
     // The distance is 10.
     let tens = vec![range(3, 7, 27), range(1, 37, 37), range(2, 47, 57)];
     assert_eq!(kind(tens.clone()), None);
@@ -83,7 +83,7 @@ fn an_answer_has_as_many_numbers_as_were_asked_for_at_the_keys_distance() {
 }
 
 #[test]
-fn a_violation_shows_the_two_operations() {
+fn an_illegal_pair_shows_the_two_operations() {
     let ops = vec![next(7, 7, 0, 10), next(9, 9, 0, 9), next(7, 7, 20, 30)];
     let text = check_order(&History { ops }).unwrap_err().to_string();
     assert!(text.contains("[7, 7]") && !text.contains("[9, 9]"), "{text}");

@@ -93,7 +93,7 @@ fn check(path: &Path) -> VerdictKind {
     let verdict = match read {
         Err(error) => Verdict::HarnessError(format!("{}: {error}", path.display())),
         Ok(history) => match checker::check_order(&history) {
-            Err(violation) => Verdict::Violation(vec![Finding::Order.told(violation.to_string())]),
+            Err(pair) => Verdict::Violation(vec![Finding::Order.told(pair.to_string())]),
             Ok(()) if history.answered().next().is_none() => {
                 Verdict::Unknown(vec!["nothing was answered".to_owned()])
             }

@@ -41,7 +41,8 @@ impl Secrets {
     pub fn make(
         binary: &Path, dir: &Path, preload: Option<&Path>, nodes: &[(Port, IpAddr)],
     ) -> io::Result<Secrets> {
-        let maker = Maker { binary, dir: dir.join("secrets"), clock: clock(dir, preload)? };
+        let maker =
+            CertificateMaker { binary, dir: dir.join("secrets"), clock: clock(dir, preload)? };
         maker.make(&["ca"])?;
         for (id, host) in nodes {
             let (id, host) = (id.to_string(), host.to_string());
@@ -98,13 +99,13 @@ fn clock<'a>(dir: &Path, preload: Option<&'a Path>) -> io::Result<Option<(&'a Pa
 }
 
 /// Runs `ratchet cert`.
-struct Maker<'a> {
+struct CertificateMaker<'a> {
     binary: &'a Path,
     dir: PathBuf,
     clock: Option<(&'a Path, Clock)>,
 }
 
-impl Maker<'_> {
+impl CertificateMaker<'_> {
     fn make(&self, words: &[&str]) -> io::Result<()> {
         let mut command = Command::new(self.binary);
         command.arg("cert").args(words).arg("--dir").arg(&self.dir).env_clear();

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use rand::{RngExt, rngs::StdRng};
 
-use super::ledger::Ledger;
+use super::answers::GaplessAnswers;
 use crate::{
     address::Address,
     client::FirstAndLast,
@@ -17,7 +17,7 @@ use crate::{
 /// The state that callers share.
 #[derive(Clone)]
 pub(super) struct Shared {
-    pub ledger: Arc<Ledger>,
+    pub answers: Arc<GaplessAnswers>,
     pub nodes: KnownNodes,
     pub recorder: Arc<Recorder>,
 }
@@ -62,12 +62,12 @@ impl Shared {
             note: String::new(),
         };
         self.recorder.push(Flow::Gapless, op);
-        self.ledger.answered(&call.target.name(), answer, returned_ns, request);
+        self.answers.answered(&call.target.name(), answer, returned_ns, request);
     }
 
     /// Notes that the caller was told that the outcome of its call is not known.
     pub fn unknown(&self, call: &GaplessCall) {
-        self.ledger.unknown(&call.target.name(), call.count, call.invoked_ns);
+        self.answers.unknown(&call.target.name(), call.count, call.invoked_ns);
     }
 
     /// Any node.

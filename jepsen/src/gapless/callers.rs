@@ -7,8 +7,8 @@ use tokio::{sync::watch, task::JoinSet, time::timeout};
 
 use super::{
     NAMESPACES,
+    answers::GaplessAnswers,
     asked::{Caller, Shared},
-    ledger::Ledger,
     named, recreated, targets, unnamed, with_client,
 };
 use crate::{
@@ -44,9 +44,9 @@ pub struct GaplessCallers {
 impl GaplessCallers {
     /// Starts the callers.
     pub fn start(seed: u64, nodes: &KnownNodes, recorder: &Arc<Recorder>) -> GaplessCallers {
-        let (ledger, nodes, recorder) = (Arc::default(), nodes.clone(), recorder.clone());
+        let (answers, nodes, recorder) = (Arc::default(), nodes.clone(), recorder.clone());
         recorder.begin(Flow::Gapless);
-        let shared = Shared { ledger, nodes, recorder };
+        let shared = Shared { answers, nodes, recorder };
         let (stop, mut seeds) = (watch::Sender::new(false), seed.wrapping_add(1_000)..);
         let mut rng = || StdRng::seed_from_u64(seeds.next().unwrap_or_default());
         let [(_, invoices), (_, receipts), (_, tickets)] = NAMESPACES;
@@ -86,13 +86,13 @@ impl GaplessCallers {
     }
 
     /// The answers to the callers so far.
-    pub fn ledger(&self) -> Arc<Ledger> {
-        self.shared.ledger.clone()
+    pub fn answers(&self) -> Arc<GaplessAnswers> {
+        self.shared.answers.clone()
     }
 
     /// Stops them, each after the answer to its last request, and looks for missing numbers.
     pub async fn finish(mut self) -> Findings {
-        let ledger = self.ledger();
+        let answers = self.answers();
         self.stop.send_replace(true);
         let ended = async {
             while let Some(ended) = self.callers.join_next().await {
@@ -101,7 +101,7 @@ impl GaplessCallers {
         };
         if timeout(LAST_ANSWER_MAX, ended).await.is_err() {
             let why = "a gapless request was not answered after the cluster was healed";
-            ledger.violated(why.to_owned());
+            answers.violated(why.to_owned());
         } else {
             for target in targets() {
                 self.judge(&target).await;
@@ -109,21 +109,21 @@ impl GaplessCallers {
         }
         let unanswered = NAMESPACES.into_iter().filter(|(namespace, _)| {
             let mut of_namespace = targets().filter(|target| target.namespace == *namespace);
-            of_namespace.all(|target| ledger.answers(&target.name()) == 0)
+            of_namespace.all(|target| answers.answered_ranges(&target.name()) == 0)
         });
         let shortcomings = unanswered.map(|(namespace, _)| {
             format!("no number of the gapless namespace {namespace} was handed out")
         });
-        Findings { violations: ledger.violations(), shortcomings: shortcomings.collect() }
+        Findings { violations: answers.violations(), shortcomings: shortcomings.collect() }
     }
 
     async fn judge(&self, target: &Target) {
-        let ledger = &self.shared.ledger;
+        let answers = &self.shared.answers;
         match timeout(LAST_ANSWER_MAX, self.last_of(target)).await {
-            Ok(last) => ledger.judge(&target.name(), last),
+            Ok(last) => answers.judge(&target.name(), last),
             Err(_) => {
                 let name = target.name();
-                ledger.violated(format!("gapless key {name} could not be read in the end"));
+                answers.violated(format!("gapless key {name} could not be read in the end"));
             }
         }
     }

@@ -1,18 +1,18 @@
 //! Callers of gapless keys, beside the others of a run, and the rules for their numbers.
 //!
-//! From below to above: `ledger` judges, `asked` records the outcome of a call, `named`, `with_client`, `unnamed`
+//! From below to above: `answers` judges, `asked` records the outcome of a call, `named`, `with_client`, `unnamed`
 //! and `recreated` are four kinds of callers, each with a namespace of its own, and `callers` runs them.
 
+mod answers;
 mod asked;
 mod callers;
-mod ledger;
 mod named;
 mod recreated;
 mod unnamed;
 mod with_client;
 
+pub use answers::GaplessAnswers;
 pub use callers::GaplessCallers;
-pub use ledger::Ledger;
 
 use crate::{proto::CreateNamespaceRequest, target::Target};
 

@@ -47,7 +47,7 @@ impl Caller {
                 && again != answer
             {
                 let why = format!("request {id} was answered {answer:?}, and then {again:?}");
-                self.shared.ledger.violated(why);
+                self.shared.answers.violated(why);
             }
         }
     }
@@ -63,7 +63,7 @@ impl Caller {
             match client.next_once(target, count, id).await {
                 Ok(answer) => return Some((node, answer)),
                 Err(status) if status.code() == Code::FailedPrecondition => {
-                    self.shared.ledger.violated(format!("request {id} was refused: {status}"));
+                    self.shared.answers.violated(format!("request {id} was refused: {status}"));
                     return None;
                 }
                 Err(_) => pause(&mut self.rng, 5..20).await,

@@ -66,7 +66,7 @@ impl Caller {
         let before = self.last;
         if first <= before || (self.goes_on && first != before + 1) {
             let goes_on = if self.goes_on { "the same" } else { "a new" };
-            self.shared.ledger.violated(format!(
+            self.shared.answers.violated(format!(
                 "request {id} was answered {first} to {last}, after {before}, in {goes_on} namespace {DRAFT}"
             ));
         }
@@ -85,7 +85,7 @@ impl Caller {
                 Ok(deleted) => {
                     let floor = deleted.into_inner().floor.unwrap_or_default();
                     if floor < self.last {
-                        self.shared.ledger.violated(format!(
+                        self.shared.answers.violated(format!(
                             "{DRAFT} begins above {floor} again, and {} was handed out",
                             self.last
                         ));

@@ -59,13 +59,13 @@ impl Caller {
                     Ok(numbers) => return self.answered(call, numbers, id),
                     Err(error) if error.code() == Some(Code::FailedPrecondition) => {
                         let why = format!("request {id} was refused: {error}");
-                        return self.shared.ledger.violated(why);
+                        return self.shared.answers.violated(why);
                     }
                     Err(Error::OutcomeUnknown { request_id, .. })
                         if request_id.as_deref() != Some(id.as_bytes()) =>
                     {
                         let why = format!("the error of request {id} names {request_id:?}");
-                        return self.shared.ledger.violated(why);
+                        return self.shared.answers.violated(why);
                     }
                     Err(_) => {}
                 }
@@ -83,7 +83,7 @@ impl Caller {
     fn failed(&self, call: &GaplessCall, error: &Error) {
         match error {
             Error::OutcomeUnknown { .. } => self.shared.unknown(call),
-            Error::Disorder { .. } => self.shared.ledger.violated(error.to_string()),
+            Error::Disorder { .. } => self.shared.answers.violated(error.to_string()),
             // Nothing was taken.
             _ => {}
         }

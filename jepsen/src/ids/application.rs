@@ -17,7 +17,7 @@ use tokio::{
 use super::{
     connection::IdInterface,
     namespace::{SCARCE, with_worker},
-    seen::{Arrived, Seen},
+    seen::{Arrived, SeenIds},
     taken::{Maker, Said},
     wish::Wish,
 };
@@ -29,7 +29,7 @@ const NAMES: u64 = 2;
 const LIFE_MS: std::ops::Range<u64> = 200..8_000;
 
 /// Lives once, to the end or until it is told to stop.
-pub(super) fn live(seen: &Seen, rng: &mut StdRng, stopped: &watch::Receiver<bool>) {
+pub(super) fn live(seen: &SeenIds, rng: &mut StdRng, stopped: &watch::Receiver<bool>) {
     let built = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match built {
         Ok(runtime) => runtime,
@@ -48,7 +48,7 @@ pub(super) fn live(seen: &Seen, rng: &mut StdRng, stopped: &watch::Receiver<bool
 }
 
 async fn make_ids(
-    seen: &Seen, rng: &mut StdRng, stopped: &watch::Receiver<bool>,
+    seen: &SeenIds, rng: &mut StdRng, stopped: &watch::Receiver<bool>,
 ) -> Result<(), (&'static str, Error)> {
     let place = choose_place(rng);
     let namespace = with_worker()[place].name;
@@ -82,7 +82,7 @@ fn choose_place(rng: &mut StdRng) -> usize {
 }
 
 /// Makes some ids. If that fails on the way, the ids that were made count all the same.
-async fn make(seen: &Seen, ids: &Ids, maker: Maker, wish: &Wish) -> Result<(), Error> {
+async fn make(seen: &SeenIds, ids: &Ids, maker: Maker, wish: &Wish) -> Result<(), Error> {
     let parameters: Vec<_> = wish.named_parameters().collect();
     let ids = ids.with(&parameters)?;
     let invoked_ns = seen.recorder.now();

@@ -6,7 +6,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::{
     connection::{IdConnection, IdInterface},
-    seen::{Arrived, Seen},
+    seen::{Arrived, SeenIds},
     taken::Maker,
     wish::Wish,
 };
@@ -17,7 +17,7 @@ const CALLS_PER_NODE: u64 = 8;
 
 /// A caller: one call at a time.
 pub(super) struct Caller {
-    seen: Arc<Seen>,
+    seen: Arc<SeenIds>,
     interface: IdInterface,
     /// Its place among the callers. It stays at one node if that is odd.
     place: usize,
@@ -29,7 +29,7 @@ pub(super) struct Caller {
 
 impl Caller {
     /// A caller that has not asked yet. Its place decides through which interface it asks.
-    pub fn new(seen: Arc<Seen>, place: usize, seed: u64) -> Caller {
+    pub fn new(seen: Arc<SeenIds>, place: usize, seed: u64) -> Caller {
         Caller {
             seen,
             interface: IdInterface::OF_NODE[place / 2 % IdInterface::OF_NODE.len()],

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rand::{SeedableRng, rngs::StdRng};
 use tokio::{sync::watch, task::JoinSet};
 
-use super::{application, caller::Caller, seen::Seen};
+use super::{application, caller::Caller, seen::SeenIds};
 use crate::record::Flow;
 
 /// Callers at work.
@@ -16,7 +16,7 @@ pub struct IdCallers {
 
 impl IdCallers {
     /// Starts callers that ask nodes, half of which stay at one node, and applications that make ids themselves.
-    pub fn start(seen: &Arc<Seen>, callers: usize, applications: usize, seed: u64) -> IdCallers {
+    pub fn start(seen: &Arc<SeenIds>, callers: usize, applications: usize, seed: u64) -> IdCallers {
         seen.recorder.begin(Flow::Ids);
         let stop = watch::Sender::new(false);
         let mut tasks = JoinSet::new();

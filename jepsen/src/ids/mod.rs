@@ -20,7 +20,7 @@ pub use callers::IdCallers;
 pub use checker::{Checker, Rule};
 pub use distance::Distance;
 pub use namespace::{ALL, IdNamespace};
-pub use seen::{Figures, Findings, Seen};
+pub use seen::{Figures, Findings, SeenIds};
 pub use taken::{Maker, Said, TakenIds};
 
 use crate::proto::CreateNamespaceRequest;

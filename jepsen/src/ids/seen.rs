@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The state that callers share.
-pub struct Seen {
+pub struct SeenIds {
     pub(super) nodes: KnownNodes,
     pub(super) starts: Starts,
     pub(super) recorder: Arc<Recorder>,
@@ -103,7 +103,7 @@ pub(super) struct Arrived {
     pub ids: Vec<Said>,
 }
 
-impl Seen {
+impl SeenIds {
     /// The state before the first call.
     ///
     /// # Errors
@@ -111,11 +111,11 @@ impl Seen {
     pub fn new(
         (nodes, starts): (&KnownNodes, &Starts), recorder: &Arc<Recorder>, distance: Distance,
         per_second_max: u64,
-    ) -> Result<Arc<Seen>, InvalidFormat> {
+    ) -> Result<Arc<SeenIds>, InvalidFormat> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now_ms = now.unwrap_or_default().as_millis() as u64;
         let start_ms = now_ms.saturating_sub(recorder.now() / 1_000_000);
-        Ok(Arc::new(Seen {
+        Ok(Arc::new(SeenIds {
             nodes: nodes.clone(),
             starts: starts.clone(),
             recorder: recorder.clone(),

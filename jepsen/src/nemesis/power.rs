@@ -26,7 +26,7 @@ struct Lost {
 
 /// Whether a power cut also takes names that were not synced.
 #[derive(Clone, Copy, PartialEq)]
-enum Names {
+enum UnsyncedNames {
     Lost,
     Kept,
 }
@@ -35,7 +35,7 @@ impl Injector {
     /// All nodes are killed at once and lose the bytes that they had not synced.
     pub(super) fn cut_power(&mut self) -> ActiveFault {
         let all = self.members.clone();
-        let lost = self.cut_power_of(&all, Names::Kept);
+        let lost = self.cut_power_of(&all, UnsyncedNames::Kept);
         let description =
             format!("power cut: {} unsynced bytes lost on all nodes together", lost.bytes);
         ActiveFault::new(description, Repair::Start(all), lost.bytes > 0)
@@ -52,7 +52,7 @@ impl Injector {
         if self.cluster.disk(victims[0]).is_none() {
             return Ok(no_faulty_disks());
         }
-        let mut lost = self.cut_power_of(&victims, Names::Lost);
+        let mut lost = self.cut_power_of(&victims, UnsyncedNames::Lost);
         let twice = self.rng.random_bool(0.5);
         if twice {
             for id in &victims {
@@ -60,7 +60,7 @@ impl Injector {
             }
             let starting_ms = self.rng.random_range(0..STARTING_MAX_MS);
             tokio::time::sleep(Duration::from_millis(starting_ms)).await;
-            let again = self.cut_power_of(&victims, Names::Lost);
+            let again = self.cut_power_of(&victims, UnsyncedNames::Lost);
             lost.bytes += again.bytes;
             lost.names.extend(again.names);
         }
@@ -84,7 +84,7 @@ impl Injector {
         let all = self.members.clone();
         let starting_ms = self.rng.random_range(0..STARTING_MAX_MS);
         tokio::time::sleep(Duration::from_millis(starting_ms)).await;
-        let lost = self.cut_power_of(&all, Names::Lost);
+        let lost = self.cut_power_of(&all, UnsyncedNames::Lost);
         let mut violations = Vec::new();
         for id in &all {
             self.cluster.spawn(*id)?;
@@ -108,7 +108,7 @@ impl Injector {
         })
     }
 
-    fn cut_power_of(&mut self, victims: &[Port], names: Names) -> Lost {
+    fn cut_power_of(&mut self, victims: &[Port], names: UnsyncedNames) -> Lost {
         for id in victims {
             self.cluster.kill(*id);
         }
@@ -119,7 +119,7 @@ impl Injector {
                 continue;
             };
             lost.bytes += disk.lose_unsynced(writes_kept);
-            if names == Names::Lost {
+            if names == UnsyncedNames::Lost {
                 let names = disk.lose_names(&mut self.rng);
                 lost.names.extend(names.iter().map(|name| {
                     let name = name.to_string_lossy();

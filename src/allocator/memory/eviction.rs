@@ -2,14 +2,14 @@
 
 use super::{Memory, MemoryPlace};
 use crate::{
-    allocator::{key_table::hasher::shard_of, shard::own_keys::evict::Swept},
+    allocator::{key_table::hasher::shard_of, shard::own_keys::eviction::Swept},
     metrics::SkipCause,
-    sequence::Trim,
+    sequence::SectionUse,
 };
 
 /// How many slots of a shard the hand passes before it passes as many of the next one. It does so under one lock, which a
 /// call that needs the shard waits for: some tens of microseconds. When shared sections are evicted, all slots of the shard
-/// are read under that lock as well (`shard/shared_keys/evict.rs`).
+/// are read under that lock as well (`shard/shared_keys/eviction.rs`).
 const TURN_SLOTS: usize = 256;
 
 impl Memory {
@@ -36,9 +36,9 @@ impl Memory {
 
     /// The log says what was used of the sections. Returns the places of those that calls ask for again: they must be
     /// bumped.
-    pub fn end_eviction(&self, sections: &[Trim]) -> Vec<MemoryPlace> {
+    pub fn end_eviction(&self, sections: &[SectionUse]) -> Vec<MemoryPlace> {
         let hasher = self.shards.hasher();
-        let wanted = sections.iter().filter_map(|Trim { section, lost, .. }| {
+        let wanted = sections.iter().filter_map(|SectionUse { section, lost, .. }| {
             self.counts_of(section.namespace).skip(SkipCause::shared_section, *lost);
             let number = shard_of(hasher.section_id(section));
             let place = self.shards.lock(number).end_eviction(section)?;

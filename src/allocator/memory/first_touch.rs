@@ -4,7 +4,7 @@
 use super::{Memory, MemoryPlace, Need};
 use crate::{
     allocator::{part::SectionPlace, shard::Shard},
-    metrics::FirstTouch as Source,
+    metrics::FirstTouch,
     planted_bugs::{Bug, is_planted},
     sequence::{Chunk, Namespace, NamespaceConfig, SectionId, SectionRecord},
 };
@@ -46,11 +46,11 @@ impl Memory {
             if read_again {
                 return false;
             }
-            if let Some(low) = self.view.refuses_new_sections().filter(|_| !record.exists()) {
+            if let Some(low) = self.view.limiting_disk().filter(|_| !record.exists()) {
                 shard.with_waiters(place.section, |queued| queued.refuse(low, served));
                 return false;
             }
-            self.first_touch(shard, place.section, record, config, Source::disk);
+            self.first_touch(shard, place.section, record, config, FirstTouch::disk);
             true
         });
         match bump {
@@ -63,17 +63,17 @@ impl Memory {
     /// section's, read after the epoch was applied.
     pub(super) fn first_touch(
         &self, shard: &mut Shard, place: SectionPlace, record: SectionRecord,
-        config: &NamespaceConfig, source: Source,
+        config: &NamespaceConfig, from: FirstTouch,
     ) {
         let chunk = match is_planted(Bug::ChunkFromLocalRead) || is_planted(Bug::EpochNotCounted) {
             false => record.epoch_chunk(config.progression(), self.epoch),
             true => planted_chunk(record, config, self.epoch),
         };
         let Some(chunk) = chunk else {
-            self.set_metrics.first_touches.add(Source::bump, 1);
+            self.set_metrics.first_touches.add(FirstTouch::bump, 1);
             return;
         };
-        self.set_metrics.first_touches.add(source, 1);
+        self.set_metrics.first_touches.add(from, 1);
         // It is the first chunk: the step does not change.
         let _ = shard.grant(place, chunk, config, self.now(), self.bump_time());
         shard.note_uncheckpointed(place);

@@ -4,7 +4,7 @@
 use super::{Memory, MemoryPlace, Need};
 use crate::{
     allocator::{outcome::Why, part::SectionPlace, section::pending::TakeAnswer, shard::Shard},
-    metrics::FirstTouch as Source,
+    metrics::FirstTouch,
     sequence::{Key, Namespace, SectionRecord},
 };
 
@@ -120,7 +120,7 @@ impl Memory {
             && !shard.is_being_evicted(&namespace.section_of(key))
             && let Some(record) = find()
         {
-            self.first_touch(shard, place, record, &namespace.config, Source::memory);
+            self.first_touch(shard, place, record, &namespace.config, FirstTouch::memory);
             return Added::WithRecord;
         }
         Added::WithoutRecord

@@ -1,7 +1,7 @@
 //! What a memory gives at first touches, and what it says once it was closed or abandoned.
 
 mod ceilings;
-mod evicting;
+mod eviction;
 mod floors;
 mod full;
 mod rounds;
@@ -122,7 +122,7 @@ async fn a_closed_memory_says_what_was_used_also_of_chunks_that_were_used_up() {
     close_gate(&memory);
     let section = book.section_of(Key::Id(7));
     let used = 200;
-    assert_eq!(memory.close(), Some(vec![Trim { section, used, lost: 0 }]));
+    assert_eq!(memory.close(), Some(vec![SectionUse { section, used, lost: 0 }]));
 }
 
 /// In the term before, the only call for the section was given up before the record was read.

@@ -11,10 +11,10 @@ use crate::{
         memory_reader::read_part,
         part::SectionPlace,
         section::pending::{RaiseAnswer, ServedCall, TakeAnswer},
-        shard::{Shard, own_keys::evict::Swept},
+        shard::{Shard, own_keys::eviction::Swept},
     },
     clock::Instant,
-    sequence::{Chunk, Key, Namespace, NamespaceConfig, NamespaceId, SectionId, Trim},
+    sequence::{Chunk, Key, Namespace, NamespaceConfig, NamespaceId, SectionId, SectionUse},
 };
 
 /// The ceilings, as a state machine would have them, for memories of four namespaces.
@@ -121,7 +121,7 @@ impl World {
             };
             let limits = (slots, usize::MAX);
             let _ = shard.evict(shards.hasher(), limits, progression_of, &mut swept);
-            for Trim { section, used, .. } in swept.evicted {
+            for SectionUse { section, used, .. } in swept.evicted {
                 assert_eq!(shard.end_eviction(&section), None);
                 self.ceilings.insert(section, used);
             }

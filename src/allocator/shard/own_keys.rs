@@ -9,10 +9,10 @@
 //! Such a section is *expanded*: it is in a table beside the slots. Of its slot only the key and the cursor
 //! are then in use. It goes back into the slot as soon as it fits.
 //!
-//! `own_keys/evict.rs` evicts keys that nobody asks for, and `own_keys/changes.rs` tells another node what changed.
+//! `own_keys/eviction.rs` evicts keys that nobody asks for, and `own_keys/changes.rs` tells another node what changed.
 
 mod changes;
-pub mod evict;
+pub mod eviction;
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ use crate::{
     clock::Instant,
     sequence::{
         CeilingRaise, Chunk, Key, Namespace, NamespaceConfig, NamespaceId, Progression, Range,
-        SectionId, SectionKey, Trim,
+        SectionId, SectionKey, SectionUse,
     },
 };
 
@@ -213,23 +213,23 @@ impl<K: StoredKey> OwnKeys<K> {
     /// without a known progression.
     pub fn used(
         &self, progression_of: impl Fn(NamespaceId) -> Option<Progression>,
-    ) -> impl Iterator<Item = (bool, Trim)> {
+    ) -> impl Iterator<Item = (bool, SectionUse)> {
         (self.table.iter()).filter_map(move |(number, slot)| {
-            let (trim, owned) = self.trim_of(number, slot, &progression_of)?;
-            Some((trim.used >= owned.ceiling, trim))
+            let (section, owned) = self.use_of(number, slot, &progression_of)?;
+            Some((section.used >= owned.ceiling, section))
         })
     }
 
     /// The last number used of the section in slot number `number`, and the part that the term owns. `None` if the term has no
     /// chunk of it, or the progression of its namespace is not known.
-    fn trim_of(
+    fn use_of(
         &self, number: u32, slot: &OwnSlot<K>,
         progression_of: impl Fn(NamespaceId) -> Option<Progression>,
-    ) -> Option<(Trim, Owned)> {
+    ) -> Option<(SectionUse, Owned)> {
         let progression = progression_of(slot.namespace)?;
         let owned = self.owned(number, slot, progression)?;
         let used = owned.current(Some(&slot.cursor), progression);
-        Some((Trim { section: section_id(slot), used, lost: 0 }, owned))
+        Some((SectionUse { section: section_id(slot), used, lost: 0 }, owned))
     }
 
     /// The part of the section in slot number `number` that the term owns.

@@ -4,15 +4,15 @@
 //! `pages.rs` and `shared_section.rs` are what is kept, and `gather.rs` makes pages of slots. `cursors.rs` finds where a key
 //! stands, whichever of them it is in.
 //!
-//! Sections that nobody asks for are evicted with all their keys (`evict.rs`, whose hand is in `hand.rs`); `usage.rs` sums up
-//! what was used of them. `floors.rs` raises floors, and `changes.rs` tells another node what changed.
+//! Sections that nobody asks for are evicted with all their keys (`eviction.rs`, whose hand is in `hand.rs`); `usage.rs` sums
+//! up what was used of them. `floors.rs` raises floors, and `changes.rs` tells another node what changed.
 //!
 //! Invariant: each slot, and each page, has the number of its key's section, also while the term has nothing of the
 //! section.
 
 mod changes;
 mod cursors;
-mod evict;
+mod eviction;
 mod floors;
 mod gather;
 mod hand;

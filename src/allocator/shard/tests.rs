@@ -1,9 +1,9 @@
 //! A shard as the memory uses it: calls that wait, the bumps that they ask for, and how they are served.
 
 mod dense;
-mod evicting;
-mod evicting_shared;
+mod eviction;
 mod floors;
+mod shared_eviction;
 mod size;
 
 use std::collections::BTreeMap;
@@ -224,9 +224,9 @@ fn show_taken(taken: Result<Range, Why>) -> String {
     }
 }
 
-fn show_used(mut used: Vec<(bool, Trim)>) -> String {
+fn show_used(mut used: Vec<(bool, SectionUse)>) -> String {
     used.sort_by(|(_, a), (_, b)| a.section.cmp(&b.section));
-    let told = used.into_iter().map(|(is_used_up, Trim { section, used, lost })| {
+    let told = used.into_iter().map(|(is_used_up, SectionUse { section, used, lost })| {
         let section = match section.key {
             SectionKey::Id(id) => id.to_string(),
             SectionKey::Name(name) => name.escape_ascii().to_string(),

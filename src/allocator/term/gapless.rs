@@ -228,7 +228,7 @@ impl Taker {
         &self, remembering: Remembering, parts: Vec<MessagePart>,
     ) -> (Vec<MessagePart>, Result<Outcome, ProposeError>) {
         let (started, entry) = (self.clock.now(), self.memory.begin_entry());
-        let low = self.group.view.refuses_new_sections();
+        let low = self.group.view.limiting_disk();
         let no_room = low.map(|LowDisk { free_mb, reserve_mb, .. }| NoRoom { free_mb, reserve_mb });
         let (parts_sent, now_ms) = (parts.clone(), self.clock.wall_ms());
         let count_max = self.limits.count_max;
@@ -321,7 +321,7 @@ impl Taker {
             Taken::Exhausted { left } => Err(Why::Exhausted { left }),
             Taken::NoRoom(NoRoom { free_mb, reserve_mb }) => {
                 // The entry says how much room there was, and not where.
-                let low = self.group.view.refuses_new_sections();
+                let low = self.group.view.limiting_disk();
                 let follower = low.and_then(|low| low.follower);
                 Err(Why::LowDisk(LowDisk { free_mb, reserve_mb, follower }))
             }

@@ -32,7 +32,7 @@ use crate::{
     clock::Instant,
     consensus::{
         lease::LeaseClock,
-        network::{LogHolds, Network, Sender},
+        network::{LogHolds, MessageSender, Network},
         state_machine::StateMachine,
         this_node::{Budget, ThisNode},
     },
@@ -80,7 +80,7 @@ impl Group {
     }
 
     /// The sender of every message of this node to a peer.
-    pub fn sender(&self) -> &Arc<Sender> {
+    pub fn sender(&self) -> &Arc<MessageSender> {
         self.network.sender()
     }
 

@@ -13,7 +13,7 @@ use crate::{
     clock::Clock,
     consensus::{
         lease::LeaseClock,
-        network::{Network, Sender, Transport},
+        network::{MessageSender, Network, Transport},
         state_machine::StateMachine,
         this_node::ThisNode,
     },
@@ -39,7 +39,7 @@ impl Group {
         );
         let lease = Duration::from_millis(config.lease_ms);
         let lease = Arc::new(LeaseClock::new(clock, this_node.id, lease));
-        let sender = Arc::new(Sender {
+        let sender = Arc::new(MessageSender {
             this_node: this_node.clone(),
             set: config.set,
             election_timeout_ms: config.election_timeout_ms,

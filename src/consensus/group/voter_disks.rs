@@ -16,9 +16,9 @@ use crate::{sequence::NodeId, storage::LowDisk};
 const SPOKE_LAST: Duration = Duration::from_millis(1_500);
 
 impl Group {
-    /// Why this node, as leader, refuses new keys and namespaces; `None` while it takes them.
-    pub fn refuses_new_keys(&self) -> Option<LowDisk> {
-        self.view.refuses_new_sections()
+    /// The low disk for which this node, as leader, refuses new keys and namespaces; `None` while it takes them.
+    pub fn limiting_disk(&self) -> Option<LowDisk> {
+        self.view.limiting_disk()
     }
 
     /// Looks at the voters' disks whenever this node's is measured, for as long as the node runs. Tells when new keys are
@@ -33,7 +33,7 @@ impl Group {
         loop {
             self.view.note_low_voter(self.low_voter());
             self.show_refusal();
-            let refusal = self.refuses_new_keys();
+            let refusal = self.limiting_disk();
             tell_of_change(told, refusal);
             told = refusal;
             if measurements.changed().await.is_err() {
@@ -45,7 +45,7 @@ impl Group {
     /// Brings the gauge of refused keys up to date.
     pub fn show_refusal(&self) {
         let leads = self.leadership.borrow().own.is_some();
-        let refuses = leads && self.refuses_new_keys().is_some();
+        let refuses = leads && self.limiting_disk().is_some();
         self.set_metrics.new_keys_refused.set(i64::from(refuses));
     }
 

@@ -7,10 +7,10 @@ use openraft::RaftNetworkFactory;
 
 use super::{
     member_addresses::MemberAddresses,
+    message_sender::MessageSender,
     peer::Peer,
     peer_state::PeerState,
     rpc_client::RpcClient,
-    sender::Sender,
     snapshot_sender::{Haste, SnapshotSender},
     transport::Transport,
 };
@@ -24,7 +24,7 @@ use crate::{
 /// A group's network to its peers.
 #[derive(Clone)]
 pub struct Network {
-    sender: Arc<Sender>,
+    sender: Arc<MessageSender>,
     transport: Arc<dyn Transport>,
     lease: Arc<LeaseClock>,
     metrics: Arc<SetMetrics>,
@@ -38,7 +38,7 @@ impl Network {
     /// A network for `sender`. Acknowledgements are recorded in `lease`; what is sent is counted
     /// in `metrics`. Snapshots are sent with `snapshot_bytes_per_second`.
     pub fn new(
-        sender: Arc<Sender>, transport: Arc<dyn Transport>, lease: Arc<LeaseClock>,
+        sender: Arc<MessageSender>, transport: Arc<dyn Transport>, lease: Arc<LeaseClock>,
         metrics: Arc<SetMetrics>, snapshot_bytes_per_second: u64,
     ) -> Self {
         Network {
@@ -65,7 +65,7 @@ impl Network {
     }
 
     /// The sender of this node's messages.
-    pub fn sender(&self) -> &Arc<Sender> {
+    pub fn sender(&self) -> &Arc<MessageSender> {
         &self.sender
     }
 

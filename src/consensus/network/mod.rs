@@ -6,7 +6,7 @@
 //! * `payload`: reads the payloads of peers' messages, and writes the answers.
 //! * `member_addresses`: where the members are.
 //! * `rpc_client`: one RPC to one peer.
-//! * `sender`: who sends a message, as its header says.
+//! * `message_sender`: who sends a message, as its header says.
 //! * `acknowledged`, `log_holds`: up to where each peer has acknowledged the log, and for whom it is held.
 //! * `peer_state`: what is remembered of the peers: their logs, and since when this node asks for votes.
 //! * `snapshot_sender`: how a peer gets a snapshot.
@@ -17,15 +17,15 @@ mod acknowledged;
 mod group_network;
 mod log_holds;
 mod member_addresses;
+mod message_sender;
 pub(super) mod payload;
 mod peer;
 mod peer_state;
 mod rpc_client;
-mod sender;
 mod snapshot_sender;
 mod transport;
 
 pub use group_network::Network;
 pub use log_holds::LogHolds;
-pub use sender::Sender;
+pub use message_sender::MessageSender;
 pub use transport::{Destination, MESSAGE_BYTES_MAX, RaftRpc, Transport};

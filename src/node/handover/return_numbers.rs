@@ -11,7 +11,7 @@ use crate::{
     allocator::Term,
     metrics::SkipCause,
     node::Config,
-    sequence::{Command, Outcome, TermEnd, Trim},
+    sequence::{Command, Outcome, SectionUse, TermEnd},
 };
 
 /// How many sections one log entry trims at most.
@@ -54,15 +54,15 @@ impl Handovers {
             );
             return false;
         }
-        let Some(trims) = term.list_trims().await else {
+        let Some(used) = term.list_used().await else {
             return false;
         };
         let time = Duration::from_millis(limit_ms);
-        let logging = self.log_trims(term, &trims, Instant::now() + time);
+        let logging = self.log_trims(term, &used, Instant::now() + time);
         let returned = tokio::time::timeout(time, logging).await;
         // There may be millions, each with a name.
         let work = self.group.this_node.store.blocking();
-        work.run_detached(move || drop(trims));
+        work.run_detached(move || drop(used));
         returned.unwrap_or_else(|_| {
             tracing::warn!(
                 term = term_number,
@@ -76,8 +76,8 @@ impl Handovers {
 
     /// Logs the trims, and that the epoch is returned. Breaks off if it would not be done by `until`: half of it saves
     /// no number.
-    async fn log_trims(&self, term: &Arc<Term>, trims: &[Trim], until: Instant) -> bool {
-        let (began, entries) = (Instant::now(), trims.chunks(ENTRY_SECTIONS_MAX));
+    async fn log_trims(&self, term: &Arc<Term>, used: &[SectionUse], until: Instant) -> bool {
+        let (began, entries) = (Instant::now(), used.chunks(ENTRY_SECTIONS_MAX));
         let all_entries = entries.len() as u32;
         let tries_until = match self.group.is_sole_voter() {
             true => began + (until - began) / SOLE_VOTER_TRIES_FOR,
@@ -87,23 +87,23 @@ impl Handovers {
             let needed = began.elapsed() * all_entries / done.max(1);
             if done >= PACE_KNOWN_AFTER && Instant::now() > tries_until && began + needed > until {
                 tracing::warn!(
-                    sections = trims.len(),
+                    sections = used.len(),
                     needed_ms = needed.as_millis(),
                     allowed_ms = (until - began).as_millis(),
                     "returning the unused numbers would take longer than is allowed; each of these sections may skip a step"
                 );
                 return false;
             }
-            let trim = Command::Trim { trims: entry.to_vec(), now_ms: self.clock.wall_ms() };
+            let trim = Command::Trim { sections: entry.to_vec(), now_ms: self.clock.wall_ms() };
             let all = Outcome::Written(entry.len() as u64);
             if let Err(why) = self.group.propose_for(term.term(), trim, &all).await {
                 tracing::warn!(why, "some ceilings could not be returned");
                 return false;
             }
             let namespaces = self.group.view.namespaces();
-            for trim in entry {
-                let counts = namespaces.counts_of(trim.section.namespace, &self.metrics);
-                counts.skip(SkipCause::shared_section, trim.lost);
+            for SectionUse { section, lost, .. } in entry {
+                let counts = namespaces.counts_of(section.namespace, &self.metrics);
+                counts.skip(SkipCause::shared_section, *lost);
             }
         }
         // Every section that this term touched is trimmed. Its epoch's chunks of the others were not touched, or their records

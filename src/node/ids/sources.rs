@@ -46,9 +46,9 @@ struct All {
 /// After how many calls a planted bug forgets a source.
 const FORGOTTEN_AFTER: u64 = 200;
 
-/// Makes ids of a namespace at this node.
+/// The source of a namespace's ids at this node.
 #[derive(Clone)]
-pub struct Source {
+pub struct NodeSource {
     /// The namespace's format.
     pub format: Arc<Format>,
     /// How many ids a worker makes in a second.
@@ -57,19 +57,19 @@ pub struct Source {
     pub ids: IdSource<LeaderLessor>,
 }
 
-impl Source {
+impl NodeSource {
     /// A source of ids of `format`, and its keeper, to be spawned.
     ///
     /// # Errors
     /// [`EncodeError::NoWorker`] if the format has no worker.
     pub fn new(
         format: Format, leader: LeaderLessor,
-    ) -> Result<(Source, impl Future<Output = ()> + Send + 'static), EncodeError> {
+    ) -> Result<(NodeSource, impl Future<Output = ()> + Send + 'static), EncodeError> {
         let workers = format.workers_max().min(sequence::WORKERS_MAX.into());
         // At most 32.
         let workers_max = (workers / WORKERS_SHARE).clamp(1, WORKERS_MAX) as usize;
         let (ids, keeper) = IdSource::new(format.clone(), workers_max, leader)?;
-        let source = Source {
+        let source = NodeSource {
             ids_per_second: format.ids_per_second().unwrap_or(1),
             format: Arc::new(format),
             ids,
@@ -79,7 +79,7 @@ impl Source {
 }
 
 struct Kept {
-    source: Source,
+    source: NodeSource,
     asked_at: Instant,
     /// How often it was asked for; a planted bug alone uses it.
     asks: u64,
@@ -90,7 +90,7 @@ impl IdSources {
     ///
     /// # Errors
     /// UNAVAILABLE if the node stops.
-    pub fn known(&self, namespace: NamespaceId) -> Result<Option<Source>, Refusal> {
+    pub fn known(&self, namespace: NamespaceId) -> Result<Option<NodeSource>, Refusal> {
         self.all.lock().known(namespace)
     }
 
@@ -99,8 +99,8 @@ impl IdSources {
     /// # Errors
     /// Those of `make`, and UNAVAILABLE if the node stops.
     pub fn of(
-        &self, namespace: NamespaceId, make: impl FnOnce() -> Result<Source, Refusal>,
-    ) -> Result<Source, Refusal> {
+        &self, namespace: NamespaceId, make: impl FnOnce() -> Result<NodeSource, Refusal>,
+    ) -> Result<NodeSource, Refusal> {
         let mut all = self.all.lock();
         if let Some(source) = all.known(namespace)? {
             return Ok(source);
@@ -137,7 +137,7 @@ impl IdSources {
 }
 
 impl All {
-    fn known(&mut self, namespace: NamespaceId) -> Result<Option<Source>, Refusal> {
+    fn known(&mut self, namespace: NamespaceId) -> Result<Option<NodeSource>, Refusal> {
         if self.is_closed {
             refuse!(NodeStopping, "this node stops, and makes no ids any more; ask another one");
         }

@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use super::{
-    forwarded::numbers_of,
+    forward_request::numbers_of,
     sequence_request::{Limits, SequenceRequest, bytes_of, of_namespace},
 };
 use crate::{

@@ -33,29 +33,29 @@ impl Origin {
     }
 }
 
-/// The trace that a request leaves if it was carried out and nobody gets the answer.
+/// The effect of a request that was carried out, if nobody gets the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trace {
+pub enum Effect {
     /// Nothing that shows.
     None,
-    /// Its effect. It does no harm to do it again.
+    /// One that shows. It does no harm to do it again.
     Harmless,
-    /// Its answer, under the id that the caller gave it, however often it is asked for.
+    /// Its answer is kept under the id that the caller gave it, however often it is asked for.
     UnderId,
-    /// Its effect. To do it again is another change.
+    /// One that shows. To do it again is another change.
     Change,
 }
 
-impl Trace {
+impl Effect {
     /// The refusal for a caller after an attempt that may have carried the request out.
     pub fn told_after(self, refusal: Refusal) -> Refusal {
         // Libraries repeat some calls by themselves.
         let is_repeated = matches!(refusal.code(), Code::Unavailable | Code::ResourceExhausted);
         match self {
-            Trace::None => refusal,
-            Trace::Change if is_repeated => outcome_unknown(),
-            Trace::UnderId => outcome_unknown(),
-            Trace::Harmless | Trace::Change => refusal.may_be_done(),
+            Effect::None => refusal,
+            Effect::Change if is_repeated => outcome_unknown(),
+            Effect::UnderId => outcome_unknown(),
+            Effect::Harmless | Effect::Change => refusal.may_be_done(),
         }
     }
 }
@@ -139,23 +139,23 @@ mod tests {
         let refusals = || {
             [refusal!(NamespaceExists, "there"), refusal!(NoLeader, "no"), refusal!(Busy, "full")]
         };
-        let told = |trace: Trace| {
+        let told = |effect: Effect| {
             refusals()
-                .map(|refusal| trace.told_after(refusal))
+                .map(|refusal| effect.told_after(refusal))
                 .map(|told| (told.code(), told.outcome()))
         };
         use {Code::*, Outcome::NotDone};
         let unknown = |code: Code| (code, Outcome::Unknown);
         let nothing =
             [(AlreadyExists, NotDone), (Unavailable, NotDone), (ResourceExhausted, NotDone)];
-        assert_eq!(told(Trace::None), nothing);
+        assert_eq!(told(Effect::None), nothing);
         let harmless = [AlreadyExists, Unavailable, ResourceExhausted].map(unknown);
-        assert_eq!(told(Trace::Harmless), harmless);
+        assert_eq!(told(Effect::Harmless), harmless);
         // No code that libraries repeat by themselves.
         let change = [AlreadyExists, Unknown, Unknown].map(unknown);
-        assert_eq!(told(Trace::Change), change);
-        assert_eq!(told(Trace::UnderId), [Unknown; 3].map(unknown));
+        assert_eq!(told(Effect::Change), change);
+        assert_eq!(told(Effect::UnderId), [Unknown; 3].map(unknown));
         let ongoing = refusal!(DeadlineExceeded, "it goes on").ongoing();
-        assert_eq!(Trace::Change.told_after(ongoing).outcome(), Outcome::Ongoing);
+        assert_eq!(Effect::Change.told_after(ongoing).outcome(), Outcome::Ongoing);
     }
 }

@@ -3,7 +3,7 @@
 
 use tokio::time::Instant;
 
-use super::attempt::{Attempt, Origin, Trace};
+use super::attempt::{Attempt, Effect, Origin};
 use crate::{
     node::request_memory::Reservation,
     proto::Refusal,
@@ -57,8 +57,8 @@ pub trait ForLeader: Sync {
         may_be_done: bool, deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
-    /// The trace that it leaves if it was carried out.
-    fn trace(&self) -> Trace;
+    /// Its effect, if it was carried out and nobody gets the answer.
+    fn effect(&self) -> Effect;
 
     /// Reserves what it holds while it waits: for an answer from here that is under way, or for another leader. It is called
     /// before that, and for a leader only if nothing was reserved before.

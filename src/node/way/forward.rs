@@ -23,7 +23,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::{
     clock::whole_ms,
-    consensus::{Destination, Sender, Transport},
+    consensus::{Destination, MessageSender, Transport},
     metrics::Metrics,
     proto::{
         Code, Refusal,
@@ -55,7 +55,7 @@ pub enum NoReply {
 
 /// Keeps a stream to each node that it has forwarded to.
 pub struct Forwarder {
-    sender: Arc<Sender>,
+    sender: Arc<MessageSender>,
     transport: Arc<dyn Transport>,
     metrics: Arc<Metrics>,
     links: Mutex<BTreeMap<(NodeId, u64, String), mpsc::Sender<PendingForward>>>,
@@ -123,7 +123,9 @@ impl Drop for HeldReply {
 
 impl Forwarder {
     /// A forwarder that says who `sender` is.
-    pub fn new(sender: Arc<Sender>, transport: Arc<dyn Transport>, metrics: Arc<Metrics>) -> Self {
+    pub fn new(
+        sender: Arc<MessageSender>, transport: Arc<dyn Transport>, metrics: Arc<Metrics>,
+    ) -> Self {
         Forwarder { sender, transport, metrics, links: Mutex::default() }
     }
 
@@ -192,7 +194,7 @@ impl Forwarder {
 }
 
 struct Link {
-    sender: Arc<Sender>,
+    sender: Arc<MessageSender>,
     transport: Arc<dyn Transport>,
     metrics: Arc<Metrics>,
     leader: NodeId,
@@ -333,7 +335,7 @@ mod tests {
         metrics::SkipCause,
         node::{
             access::LostNumbers,
-            numbers::{forwarded::forwarded, sequence_request::SequenceRequest},
+            numbers::{forward_request::forward_request, sequence_request::SequenceRequest},
         },
         proto::v1::{NextManyRequest, NextManyResponse, NextRequest, NextResponse},
     };
@@ -345,7 +347,7 @@ mod tests {
         let deliver = |gives_up_before: bool| {
             let (caller, mut answer) = oneshot::channel();
             let lost = (Some(counted.clone()), metrics.namespaces().of(1, "book").shared());
-            let (_, lost) = forwarded(request, None, (None, None), lost);
+            let (_, lost) = forward_request(request, None, (None, None), lost);
             let to = ReplyTo { caller, lost };
             if gives_up_before {
                 answer.close();

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{
-    attempt::{Attempt, Trace, Unanswered, outcome_unknown},
+    attempt::{Attempt, Effect, Unanswered, outcome_unknown},
     forward::Forwarder,
     patience::left,
 };
@@ -40,12 +40,12 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// The trace that it leaves if it was carried out and nobody gets the answer.
-    pub fn trace(&self) -> Trace {
+    /// Its effect, if it was carried out and nobody gets the answer.
+    pub fn effect(&self) -> Effect {
         match self {
-            Facts { shows: false, .. } => Trace::None,
-            Facts { is_idempotent: true, .. } => Trace::Harmless,
-            Facts { .. } => Trace::Change,
+            Facts { shows: false, .. } => Effect::None,
+            Facts { is_idempotent: true, .. } => Effect::Harmless,
+            Facts { .. } => Effect::Change,
         }
     }
 

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::{
     Way,
-    attempt::{Attempt, Origin, Trace, Unanswered},
+    attempt::{Attempt, Effect, Origin, Unanswered},
     for_leader::{ForLeader, Waits},
     patience::{FENCE_RETRY, LAST_WORDS, RETRY, within},
 };
@@ -53,7 +53,7 @@ impl Way {
             None => {
                 let reserved = request.begin_to_wait(here, Waits::ForLeader);
                 reserved.map_err(|refusal| match may_be_done {
-                    true => request.trace().told_after(refusal),
+                    true => request.effect().told_after(refusal),
                     false => refusal,
                 })?
             }
@@ -93,7 +93,7 @@ impl Way {
                 && let Some((leader, member)) = elsewhere
             {
                 if origin != Origin::Client {
-                    return Err(not_led(may_be_done, request.trace()));
+                    return Err(not_led(may_be_done, request.effect()));
                 }
                 // Once for each attempt: the leader compares what decides here whether there may be another one.
                 let taken_for = request.taken_for(here, trusts_itself);
@@ -108,7 +108,7 @@ impl Way {
                     }
                     () = deposed(&mut changes), if may_be_asked_again => {
                         laps::lap(Phase::Forward);
-                        may_be_done |= request.trace() != Trace::None;
+                        may_be_done |= request.effect() != Effect::None;
                         continue;
                     }
                 }
@@ -123,7 +123,7 @@ impl Way {
             match attempt {
                 Ok(answer) => return Ok(answer),
                 Err(Unanswered::Refused(refusal)) if may_be_done => {
-                    return Err(request.trace().told_after(refusal).into());
+                    return Err(request.effect().told_after(refusal).into());
                 }
                 Err(refused @ Unanswered::Refused(_)) => return Err(refused),
                 Err(Unanswered::Mistaken) if origin != Origin::Client => {
@@ -142,7 +142,7 @@ impl Way {
                 Ok(()) => continue,
                 // The follower has its own deadline, and may ask the next leader.
                 Err(_) if origin != Origin::Client => {
-                    return Err(not_led(may_be_done, request.trace()));
+                    return Err(not_led(may_be_done, request.effect()));
                 }
                 Err(NoAttempt::Stopped) => {
                     refusal!(NodeStopping, "node {} stops; ask another one", self.config.node_id)
@@ -150,7 +150,7 @@ impl Way {
                 Err(NoAttempt::DeadlinePassed) => self.no_leader_answered(),
             };
             return Err(match may_be_done {
-                true => request.trace().told_after(refusal).into(),
+                true => request.effect().told_after(refusal).into(),
                 false => refusal.into(),
             });
         }
@@ -237,9 +237,9 @@ enum NoAttempt {
 }
 
 /// The outcome of a peer's request while this node does not lead: another node leads. It says whether an earlier attempt may
-/// have carried the request out, if that leaves a trace.
-fn not_led(may_be_done: bool, trace: Trace) -> Unanswered {
-    Unanswered::Elsewhere { may_be_done: may_be_done && trace != Trace::None }
+/// have carried the request out, if that shows.
+fn not_led(may_be_done: bool, effect: Effect) -> Unanswered {
+    Unanswered::Elsewhere { may_be_done: may_be_done && effect != Effect::None }
 }
 
 /// Ends when the leadership has changed, and the deposed leader has had time to send what it had taken until

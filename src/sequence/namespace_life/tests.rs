@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use crate::sequence::{
     Bump, Bumped, CeilingRaise, Chunk, ClusterId, Command, KeyKind, Namespace, NamespaceChange,
-    NamespaceConfig, NamespaceId, NamespaceRefused, Outcome, SectionId, SectionKey, Trim,
+    NamespaceConfig, NamespaceId, NamespaceRefused, Outcome, SectionId, SectionKey, SectionUse,
     WorkerAct, WorkerAnswer, WorkerAsk, WorkerRecord,
     tests::memory_table::{MemoryTable, bumps, checkpoints, run, trims},
 };
@@ -296,8 +296,8 @@ fn a_leader_that_returns_a_deleted_namespaces_sections_writes_nothing() {
     let old = id_of_book(&table);
     bump(&mut table, 1, old, 10);
     delete(&mut table, false).unwrap();
-    let trim = Trim { section: section(old, 7), used: 3, lost: 0 };
-    assert_eq!(run(&mut table, 1, trims(vec![trim])), Outcome::Written(1));
+    let used = SectionUse { section: section(old, 7), used: 3, lost: 0 };
+    assert_eq!(run(&mut table, 1, trims(vec![used])), Outcome::Written(1));
     let checkpoint = checkpoints(vec![section(old, 7)]);
     assert_eq!(run(&mut table, 1, checkpoint), Outcome::Written(0));
     assert!(table.sections.is_empty() && table.totals.is_empty());
@@ -399,8 +399,8 @@ proptest! {
                 Step::Trim(key) => {
                     // All was used.
                     let used = table.sections.get(&section(id, key)).map(|record| record.max_seq);
-                    let trim = Trim { section: section(id, key), used: used.unwrap_or(0), lost: 0 };
-                    run(&mut table, term, trims(vec![trim]));
+                    let (section, used) = (section(id, key), used.unwrap_or(0));
+                    run(&mut table, term, trims(vec![SectionUse { section, used, lost: 0 }]));
                 }
                 Step::Recreate => {
                     delete(&mut table, false).unwrap();

@@ -8,7 +8,7 @@ use std::{
 use crate::sequence::{
     Bump, ClusterId, Command, DayAccounts, IdPlace, IdShare, Ledger, Namespace, NamespaceId,
     NamespaceTotals, Outcome, PartId, PrincipalKey, PrincipalRecord, Principals, QueuedId,
-    Remembered, RequestBook, RequestId, SectionId, SectionRecord, Table, Tombstone, Trim,
+    Remembered, RequestBook, RequestId, SectionId, SectionRecord, SectionUse, Table, Tombstone,
     WorkerRecord, apply,
 };
 
@@ -38,8 +38,8 @@ pub fn bumps(bumps: Vec<Bump>) -> Command {
 }
 
 /// As [`bumps`].
-pub fn trims(trims: Vec<Trim>) -> Command {
-    Command::Trim { trims, now_ms: 0 }
+pub fn trims(sections: Vec<SectionUse>) -> Command {
+    Command::Trim { sections, now_ms: 0 }
 }
 
 /// As [`bumps`].
@@ -48,8 +48,8 @@ pub fn checkpoints(sections: Vec<SectionId>) -> Command {
 }
 
 /// As [`bumps`].
-pub fn releases(released: Vec<Trim>) -> Command {
-    Command::Release { released, now_ms: 0 }
+pub fn releases(sections: Vec<SectionUse>) -> Command {
+    Command::Release { sections, now_ms: 0 }
 }
 
 /// Applies a command of `term`.

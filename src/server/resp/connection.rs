@@ -17,7 +17,7 @@ use super::{
     reader::{CommandReader, Commands},
     refused::Refused,
     replies::Replies,
-    session::Session,
+    session::RedisSession,
 };
 use crate::{
     metrics::Interface,
@@ -44,7 +44,7 @@ struct Connection<'a> {
     stream: UntilKnown<Stream>,
     reader: CommandReader,
     commands: Commands,
-    session: Session,
+    session: RedisSession,
     replies: Replies,
     /// For the bytes of an unfinished command.
     reservation: Option<Reservation>,
@@ -70,7 +70,7 @@ pub async fn serve(
         stream: UntilKnown::new(stream, place.guest()),
         reader: CommandReader::default(),
         commands: Commands::default(),
-        session: Session::new(context.clone(), id, owner),
+        session: RedisSession::new(context.clone(), id, owner),
         replies: Replies::default(),
         reservation: None,
         unfinished_since: None,

@@ -12,7 +12,7 @@ pub use super::{
 use super::{
     reader::{CommandReader, Commands, RedisCommand},
     replies::Replies,
-    session::Session,
+    session::RedisSession,
 };
 use crate::{
     node::{NodeContext, time_to_answer},
@@ -54,7 +54,7 @@ impl Reading {
 pub struct Conversation {
     context: Arc<NodeContext>,
     reader: CommandReader,
-    session: Session,
+    session: RedisSession,
     replies: Replies,
 }
 
@@ -62,7 +62,7 @@ impl Conversation {
     /// The first connection of a node.
     pub fn new(context: Arc<NodeContext>) -> Self {
         Conversation {
-            session: Session::new(context.clone(), 1, Owner::nobody()),
+            session: RedisSession::new(context.clone(), 1, Owner::nobody()),
             context,
             reader: CommandReader::default(),
             replies: Replies::default(),

@@ -1,5 +1,5 @@
 //! The answers to a connection's commands. Those that take numbers of one namespace and follow one another are one
-//! request to the node (`run.rs`): it looks at the fence once for all of them.
+//! request to the node (`merged_commands.rs`): it looks at the fence once for all of them.
 //!
 //! Invariant: each command gets one reply, in the order of the commands.
 
@@ -11,11 +11,11 @@ use super::{
     about, cluster,
     ids::{self, IdsOf},
     key::{self, last_numbers, timed, written_key},
+    merged_commands::MergedCommands,
     raise::{self, RaiseOutcome},
     reader::RedisCommand,
     refused::Refused,
     replies::{Replies, Version},
-    run::Run,
     table::{self, Action, CommandEntry},
     transaction::{PutOff, Transaction, aborted},
 };
@@ -36,7 +36,7 @@ const READ_KEYS_MAX: usize = 1_024;
 const NAME_BYTES_MAX: usize = 256;
 
 /// One connection's state.
-pub struct Session {
+pub struct RedisSession {
     context: Arc<NodeContext>,
     /// The number of this connection at this node.
     id: u64,
@@ -48,7 +48,7 @@ pub struct Session {
     let_in: LetIn,
     /// The name that the client gave it.
     name: Vec<u8>,
-    run: Run,
+    merged: MergedCommands,
     /// The commands since MULTI.
     transaction: Option<Transaction>,
     /// True once a command came.
@@ -57,12 +57,12 @@ pub struct Session {
     ended: bool,
 }
 
-impl Session {
+impl RedisSession {
     /// The state of a new connection, number `id`, of this owner.
     pub fn new(context: Arc<NodeContext>, id: u64, owner: Owner) -> Self {
         owner.begins(&context.services.access);
-        Session {
-            run: Run::new(context.clone()),
+        RedisSession {
+            merged: MergedCommands::new(context.clone()),
             context,
             id,
             by: owner.principal(),
@@ -85,8 +85,9 @@ impl Session {
         self.transaction.is_some()
     }
 
-    /// Answers one command by `deadline`, or puts it off until [`Session::finish`]. For EXEC it returns the commands to carry
-    /// out. The caller has [each of them](Session::answer_put_off) answered, and then calls [`Session::end_exec`].
+    /// Answers one command by `deadline`, or puts it off until [`RedisSession::finish`]. For EXEC it returns the commands to
+    /// carry out. The caller has [each of them](RedisSession::answer_put_off) answered, and then calls
+    /// [`RedisSession::end_exec`].
     pub async fn answer(
         &mut self, command: RedisCommand<'_>, deadline: Instant, replies: &mut Replies,
     ) -> Option<PutOff> {
@@ -174,7 +175,7 @@ impl Session {
         Refused { why, ..refused }
     }
 
-    /// Answers one command of a transaction, as [`Session::answer`].
+    /// Answers one command of a transaction, as [`RedisSession::answer`].
     pub async fn answer_put_off(
         &mut self, command: RedisCommand<'_>, deadline: Instant, replies: &mut Replies,
     ) {
@@ -190,9 +191,9 @@ impl Session {
     ) {
         let answered = match self.check(entry, command) {
             Ok(RedisRequest::Numbers(key, count)) => {
-                if !self.run.goes_on(command, key, count) {
+                if !self.merged.goes_on(command, key, count) {
                     let asked = (command, &self.by);
-                    self.run.add(asked, key, count, deadline, replies).await;
+                    self.merged.add(asked, key, count, deadline, replies).await;
                 }
                 return;
             }
@@ -218,7 +219,7 @@ impl Session {
 
     /// Answers the commands that were put off, by `deadline`.
     pub async fn finish(&mut self, deadline: Instant, replies: &mut Replies) {
-        self.run.finish(&self.by, deadline, replies).await;
+        self.merged.finish(&self.by, deadline, replies).await;
     }
 
     /// Ends the reply to EXEC.

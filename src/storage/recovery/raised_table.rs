@@ -8,7 +8,7 @@ use rocksdb::WriteBatch;
 
 use super::{margin::RaisePlan, survivor::Survivor};
 use crate::{
-    sequence::{Command, NamespaceId, NamespaceTotals, SectionRecord, Table, Trim, apply},
+    sequence::{Command, NamespaceId, NamespaceTotals, SectionRecord, SectionUse, Table, apply},
     storage::{
         codec,
         error::StoreError,
@@ -207,9 +207,9 @@ fn apply_unapplied(
                 | NameCluster(_)
                 | ChangeAccess(_)
                 | Workers { .. } => Ok(()),
-                Trim { trims, .. } | Release { released: trims, .. } => {
+                Trim { sections, .. } | Release { sections, .. } => {
                     if !dry_run {
-                        keep_ceilings(&mut change, &trims)?;
+                        keep_ceilings(&mut change, &sections)?;
                     }
                     Ok(())
                 }
@@ -238,10 +238,10 @@ fn without_limits(namespaces: &NamespaceMap) -> NamespaceMap {
     unlimited
 }
 
-/// Does what trims did but for lowering ceilings: the next epoch gives the numbers right above.
-fn keep_ceilings(change: &mut TableChange, trims: &[Trim]) -> Result<(), StoreError> {
+/// Does what trims and releases did but for lowering ceilings: the next epoch gives the numbers right above.
+fn keep_ceilings(change: &mut TableChange, sections: &[SectionUse]) -> Result<(), StoreError> {
     let epoch = change.ledger()?.epoch;
-    for Trim { section, used, .. } in trims {
+    for SectionUse { section, used, .. } in sections {
         let Some(namespace) = change.namespace(section.namespace) else {
             continue;
         };

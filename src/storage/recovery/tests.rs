@@ -10,7 +10,7 @@ use crate::{
     sequence::{
         Bump, CeilingRaise, Command, DayAccounts, Ledger, MemoryDigest, Namespace, NamespaceChange,
         NamespaceConfig, NamespaceId, NamespaceTotals, SectionId, SectionKey, SectionRecord,
-        TermEnd, Tombstone, Trim,
+        SectionUse, TermEnd, Tombstone,
     },
     storage::{
         Entry, LogId, LogReader, Member, Membership, Store, StoredMembership, Vote, codec,
@@ -145,13 +145,13 @@ fn unapplied_bumps_raise_ceilings_and_unapplied_trims_do_not_lower_them() {
         section: section(of),
         raise: CeilingRaise { numbers, unused_max: numbers, step: 10, up_to: 0 },
     };
-    let trim = Trim { section: section(0), used: 95, lost: 0 };
+    let used = SectionUse { section: section(0), used: 95, lost: 0 };
     let dir = directory(
         2,
         vec![
             Command::create_namespace(NamespaceConfig::new("late")),
             Command::Bump { bumps: vec![bump(1, 1_000), bump(7, 20)], lost: vec![], now_ms: 0 },
-            Command::Trim { trims: vec![trim], now_ms: 0 },
+            Command::Trim { sections: vec![used], now_ms: 0 },
         ],
     );
     let margin =

@@ -105,8 +105,9 @@ impl AppliedView {
         *self.low_voter.lock() = low;
     }
 
-    /// Why this node, as leader, makes no new sections in this table: its own disk is low, or those of too many voters are.
-    pub fn refuses_new_sections(&self) -> Option<LowDisk> {
+    /// The low disk for which this node, as leader, makes no new sections in this table: its own one, or that of a voter, if
+    /// those of too many voters are low. `None` while it makes them.
+    pub fn limiting_disk(&self) -> Option<LowDisk> {
         self.db.free_space().low().or_else(|| *self.low_voter.lock())
     }
 
@@ -384,7 +385,7 @@ mod tests {
         let [first, second] = [1, 2].map(|set| AppliedTable::open(&store, set).unwrap().view());
         let voter = LowDisk { free_mb: 7, reserve_mb: 8, follower: Some(3) };
         first.clone().note_low_voter(Some(voter));
-        let refusals = || [&first, &second].map(AppliedView::refuses_new_sections);
+        let refusals = || [&first, &second].map(AppliedView::limiting_disk);
         assert_eq!(refusals(), [Some(voter), None]);
         assert_eq!(store.free_space().low(), None, "this disk has room");
         *free_mb.lock() = 9;

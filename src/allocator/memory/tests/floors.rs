@@ -115,10 +115,10 @@ async fn a_closed_memory_says_that_a_section_was_used_up_to_its_floor_though_no_
     assert!(matches!(answer, RaiseAnswer::Done(Ok(_))) && place.is_none());
     close_gate(&memory);
     let section = uid.section_of(Key::Id(50));
-    let trim = Trim { section: section.clone(), used: 170, lost: 0 };
-    assert_eq!(memory.close(), Some(vec![trim.clone()]));
-    let trims = Command::Trim { trims: vec![trim], now_ms: 0 };
-    machine.apply_now(2, [trims]).await;
+    let used = SectionUse { section: section.clone(), used: 170, lost: 0 };
+    assert_eq!(memory.close(), Some(vec![used.clone()]));
+    let trim = Command::Trim { sections: vec![used], now_ms: 0 };
+    machine.apply_now(2, [trim]).await;
     let record = memory.view().section(&section).expect("a record");
     assert_eq!((record.max_seq, record.floor), (170, 170));
 }

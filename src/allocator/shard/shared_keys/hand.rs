@@ -1,6 +1,6 @@
-//! The hand of the clock algorithm that evicts shared sections (see `shard/own_keys/evict.rs`).
+//! The hand of the clock algorithm that evicts shared sections (see `shard/own_keys/eviction.rs`).
 
-/// Where the hand is that evicts sections (`evict.rs`).
+/// Where the hand is that evicts sections (`eviction.rs`).
 #[derive(Debug, Default)]
 pub struct Hand {
     /// The kind of places that it goes around now.

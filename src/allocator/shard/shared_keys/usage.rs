@@ -3,7 +3,7 @@
 use super::{SharedKeys, pages::Page};
 use crate::{
     allocator::section::owned::Owned,
-    sequence::{NamespaceId, Progression, Trim},
+    sequence::{NamespaceId, Progression, SectionUse},
 };
 
 /// The use of a section that got a chunk: the numbers that its keys have taken, summed up.
@@ -100,7 +100,7 @@ impl SharedKeys {
     /// without a known progression.
     pub fn used(
         self, progression_of: impl Fn(NamespaceId) -> Option<Progression>,
-    ) -> impl Iterator<Item = (bool, Trim)> {
+    ) -> impl Iterator<Item = (bool, SectionUse)> {
         let numbers = 0..self.sections.slots();
         let mut usages: Vec<Option<Usage>> =
             numbers.map(|number| self.usage(number, &progression_of)).collect();
@@ -108,8 +108,8 @@ impl SharedKeys {
         let sections = self.sections.into_numbered();
         sections.filter_map(move |(number, section)| {
             let usage = usages[number as usize].as_ref()?;
-            let trim = Trim { section: section.id, used: usage.last(), lost: usage.lost() };
-            Some((trim.used >= usage.owned.ceiling, trim))
+            let (used, lost) = (usage.last(), usage.lost());
+            Some((used >= usage.owned.ceiling, SectionUse { section: section.id, used, lost }))
         })
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! From the bottom up:
 //!
-//! * `snapshot_numbers`: which of the snapshots that arrive goes on.
+//! * `snapshot_arrivals`: which of the snapshots that arrive goes on.
 //! * `sender_check`: refuses messages that are not for this node, not from a member, or that no honest node sends.
 //! * `handler`: answers one Raft RPC.
 //! * `memory`: sends a leader's memory, and says from whom one is taken.
@@ -11,12 +11,12 @@
 mod handler;
 mod memory;
 mod sender_check;
-mod snapshot_numbers;
+mod snapshot_arrivals;
 mod snapshot_receiver;
 
 use std::sync::Arc;
 
-use self::snapshot_numbers::SnapshotNumbers;
+use self::snapshot_arrivals::SnapshotArrivals;
 pub use self::{
     memory::{MemoryOrigin, send_memory},
     snapshot_receiver::ArrivingSnapshot,
@@ -26,12 +26,12 @@ use crate::consensus::group::Group;
 /// Answers what peers ask of a group.
 pub struct RpcHandler {
     group: Arc<Group>,
-    snapshot_numbers: SnapshotNumbers,
+    snapshot_arrivals: SnapshotArrivals,
 }
 
 impl RpcHandler {
     /// The one handler of `group`: a snapshot that begins to arrive replaces those that the same handler takes in.
     pub fn new(group: Arc<Group>) -> Self {
-        RpcHandler { group, snapshot_numbers: SnapshotNumbers::default() }
+        RpcHandler { group, snapshot_arrivals: SnapshotArrivals::default() }
     }
 }

@@ -75,7 +75,7 @@ impl RpcHandler {
             vote,
             meta,
             incoming,
-            number: self.snapshot_numbers.begin(),
+            number: self.snapshot_arrivals.begin(),
         }))
     }
 
@@ -88,7 +88,7 @@ impl RpcHandler {
     pub async fn write_snapshot_part(
         &self, mut arriving: ArrivingSnapshot, part: Bytes,
     ) -> Result<ArrivingSnapshot, Refusal> {
-        if !self.snapshot_numbers.is_latest(arriving.number) {
+        if !self.snapshot_arrivals.is_latest(arriving.number) {
             refuse!(
                 WrongState,
                 "the snapshot from node {} is given up: another one began to arrive",

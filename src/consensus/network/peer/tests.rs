@@ -22,7 +22,7 @@ use crate::{
     consensus::{
         StateMachine,
         lease::Quorums,
-        network::{Destination, Network, Sender, Transport},
+        network::{Destination, MessageSender, Network, Transport},
         this_node::{NodeBudget, ThisNode},
     },
     metrics::Metrics,
@@ -137,7 +137,7 @@ impl Leader {
         let options = StoreOptions::new(clock.clone());
         let store = Store::open(dir.path(), "test", 1, options).unwrap();
         let (tasks, budget) = (Tasks::default(), NodeBudget::of_a_test());
-        let sender = Arc::new(Sender {
+        let sender = Arc::new(MessageSender {
             this_node: ThisNode::new("test".into(), 1, store, tasks, budget),
             set: 1,
             election_timeout_ms: 300,

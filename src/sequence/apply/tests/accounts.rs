@@ -33,7 +33,7 @@ fn what_entries_do_is_accounted_on_their_days_and_a_month_is_kept() {
     assert_eq!(accounts(&table, 101), Some(skipped));
     assert_eq!(table.days.len(), 2, "no accounts of a namespace that does not exist");
     let trim = Command::Trim {
-        trims: vec![Trim { section: section(7), used: 38, lost: 4 }],
+        sections: vec![SectionUse { section: section(7), used: 38, lost: 4 }],
         now_ms: 101 * DAY_MS,
     };
     run(&mut table, 2, trim);

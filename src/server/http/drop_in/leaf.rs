@@ -55,7 +55,7 @@ pub async fn next_id(State(context): ContextState, due: Due, _key: PagePath<Stri
 /// The parts of a snowflake id.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Decoded {
+struct LeafParts {
     timestamp: String,
     worker_id: String,
     sequence_id: String,
@@ -75,13 +75,13 @@ pub async fn decode(State(context): ContextState, due: Due, uri: Uri) -> Respons
         let parts = decoded.parts();
         // The time is written as Leaf writes it, but in UTC.
         let time = decoded.date_time().to_string().replace('T', " ");
-        Ok(Decoded {
+        Ok(LeafParts {
             timestamp: format!("{}({})", parts.time_ms, time.trim_end_matches('Z')),
             worker_id: parts.worker.to_string(),
             sequence_id: parts.sequence.to_string(),
         })
     };
-    let decoded: Result<Decoded, Problem> = decoding.await;
+    let decoded: Result<LeafParts, Problem> = decoding.await;
     uncacheable(match decoded {
         Ok(decoded) => Json(decoded).into_response(),
         Err(problem) => problem.told_as(Json(BTreeMap::from([("errorMsg", problem.detail())]))),

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    allocator::{section::pending::RaisedLater, shard::own_keys::evict::Swept},
-    sequence::{CeilingRaise, SectionRecord, Trim},
+    allocator::{section::pending::RaisedLater, shard::own_keys::eviction::Swept},
+    sequence::{CeilingRaise, SectionRecord, SectionUse},
 };
 
 /// The number of the epoch in force.
@@ -28,7 +28,7 @@ struct Cluster {
     world: World,
     records: HashMap<SectionId, SectionRecord>,
     /// What is being evicted: logged, and not applied yet.
-    under_way: Vec<Trim>,
+    under_way: Vec<SectionUse>,
     /// Sections that must be bumped, in the order in which they asked.
     to_bump: Vec<SectionPlace>,
     /// The last number of each key.
@@ -209,7 +209,7 @@ impl Cluster {
     }
 
     fn apply(&mut self) {
-        for Trim { section, used, .. } in std::mem::take(&mut self.under_way) {
+        for SectionUse { section, used, .. } in std::mem::take(&mut self.under_way) {
             let progression = self.world.namespace.config.progression();
             let record = self.records.entry(section.clone()).or_default();
             let released = record.release(progression, EPOCH, used);

@@ -37,19 +37,19 @@ impl World {
     }
 
     /// The first round clears the reference bits.
-    fn evict(&self) -> Vec<Trim> {
+    fn evict(&self) -> Vec<SectionUse> {
         let all = usize::MAX / 2;
         assert_eq!(self.memory.evict(all, all).0.evicted, []);
         let released = self.memory.evict(all, all).0.evicted;
         let (section, used, lost) = (self.users.section_of(Key::Id(7)), 105, 4);
-        let expected = Trim { section, used, lost };
+        let expected = SectionUse { section, used, lost };
         assert_eq!(released, [expected]);
         released
     }
 
     /// The release is committed and applied.
-    async fn apply(&mut self, released: Vec<Trim>) -> Vec<MemoryPlace> {
-        let release = Command::Release { released: released.clone(), now_ms: 2 };
+    async fn apply(&mut self, released: Vec<SectionUse>) -> Vec<MemoryPlace> {
+        let release = Command::Release { sections: released.clone(), now_ms: 2 };
         self.machine.apply_now(2, [release]).await;
         self.memory.end_eviction(&released)
     }
@@ -113,7 +113,7 @@ async fn a_call_that_is_refused_while_its_section_is_evicted_asks_for_no_bump() 
         memory.evict(all, all);
     }
     assert_eq!(memory.shards().footprint().keys, 0);
-    let release = Command::Release { released: released.clone(), now_ms: 2 };
+    let release = Command::Release { sections: released.clone(), now_ms: 2 };
     machine.apply_now(2, [release]).await;
     assert_eq!(memory.end_eviction(&released), []);
 }
@@ -166,7 +166,7 @@ async fn what_a_closed_memory_returns_counts_as_skipped_only_once_the_log_says_s
     let world = World::new().await;
     let (memory, section) = (&world.memory, world.users.section_of(Key::Id(7)));
     close_gate(memory);
-    assert_eq!(memory.close(), Some(vec![Trim { section, used: 105, lost: 4 }]));
+    assert_eq!(memory.close(), Some(vec![SectionUse { section, used: 105, lost: 4 }]));
     assert_eq!(memory.metrics.skipped(SkipCause::shared_section), 0);
 }
 

@@ -1,7 +1,7 @@
 //! Shared sections that are evicted.
 
 use super::*;
-use crate::{allocator::shard::own_keys::evict::Swept, sequence::Trim};
+use crate::{allocator::shard::own_keys::eviction::Swept, sequence::SectionUse};
 
 fn world() -> World {
     let mut world = World::new(NamespaceConfig {
@@ -20,7 +20,7 @@ fn world() -> World {
 
 impl World {
     /// Moves the hand once around. Returns what was released, and how many keys went.
-    fn evict(&mut self) -> (Vec<Trim>, usize) {
+    fn evict(&mut self) -> (Vec<SectionUse>, usize) {
         let mut swept = Swept::default();
         while !self.move_hand(usize::MAX / 2, &mut swept) {}
         (swept.evicted, swept.keys)
@@ -32,8 +32,8 @@ impl World {
         (self.shard).evict(&self.hasher, limits, |_| Some(progression), swept)
     }
 
-    fn released(&mut self, released: &[Trim]) {
-        for Trim { section, .. } in released {
+    fn released(&mut self, released: &[SectionUse]) {
+        for SectionUse { section, .. } in released {
             assert_eq!(self.shard.end_eviction(section), None);
         }
     }
@@ -44,9 +44,9 @@ impl World {
     }
 }
 
-fn trim(world: &World, key: u64, used: u64, lost: u64) -> Trim {
+fn section_use(world: &World, key: u64, used: u64, lost: u64) -> SectionUse {
     let section = world.namespace.section_of(Key::Id(key));
-    Trim { section, used, lost }
+    SectionUse { section, used, lost }
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn sections_that_nobody_asked_for_go_with_all_their_keys_and_their_numbers_are_g
     // The first round clears the reference bits.
     assert_eq!(world.evict(), (vec![], 0));
     assert_eq!(world.counts(), (110, 2));
-    let gone = vec![trim(&world, 0, 11, 99 * 10), trim(&world, 100, 5_006, 9 * 5)];
+    let gone = vec![section_use(&world, 0, 11, 99 * 10), section_use(&world, 100, 5_006, 9 * 5)];
     assert_eq!(world.evict(), (gone.clone(), 110));
     assert_eq!(world.counts(), (0, 2));
     for (id, used) in [(8, 11), (150, 5_006), (151, 5_006)] {
@@ -143,7 +143,7 @@ fn a_place_that_is_to_be_checkpointed_is_forgotten_with_its_section() {
     assert_eq!(world.take_and_tell(Key::Id(110), 1), "5002..5002");
     world.evict();
     assert_eq!(world.take_and_tell(Key::Id(110), 1), "5003..5003");
-    let gone = vec![trim(&world, 0, 1, 0)];
+    let gone = vec![section_use(&world, 0, 1, 0)];
     assert_eq!(world.evict(), (gone, 100));
     let uncheckpointed = world.shard.take_uncheckpointed(9);
     assert_eq!(uncheckpointed, [(world.namespace.section_of(Key::Id(110)), stays)]);

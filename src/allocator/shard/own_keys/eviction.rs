@@ -8,14 +8,14 @@ use super::OwnKeys;
 use crate::{
     allocator::key_table::{Slot, StoredKey, hasher::Hasher},
     planted_bugs::{Bug, is_planted},
-    sequence::{NamespaceId, Progression, Trim},
+    sequence::{NamespaceId, Progression, SectionUse},
 };
 
 /// The outcome of a sweep of the clock hand.
 #[derive(Debug, Default)]
 pub struct Swept {
     /// The sections that were evicted, and the last number used of each.
-    pub evicted: Vec<Trim>,
+    pub evicted: Vec<SectionUse>,
     /// How many keys were evicted. One that got no chunk in this term has nothing to release; those of a shared section are
     /// released with it.
     pub keys: usize,
@@ -50,12 +50,12 @@ impl<K: StoredKey> OwnKeys<K> {
                 continue;
             }
             let slot = self.table.get(number);
-            let trim = slot.and_then(|slot| self.trim_of(number, slot, &progression_of));
-            if let Some((mut trim, owned)) = trim {
+            let evicted = slot.and_then(|slot| self.use_of(number, slot, &progression_of));
+            if let Some((mut evicted, owned)) = evicted {
                 if is_planted(Bug::ReleaseSkipsRest) {
-                    trim.used = owned.ceiling;
+                    evicted.used = owned.ceiling;
                 }
-                swept.evicted.push(trim);
+                swept.evicted.push(evicted);
             }
             if self.expanded.remove(&number).is_some() {
                 self.shrink();

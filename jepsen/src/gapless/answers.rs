@@ -12,7 +12,7 @@ use crate::client::FirstAndLast;
 
 /// The answers, and the errors in them.
 #[derive(Default)]
-pub struct Ledger {
+pub struct GaplessAnswers {
     accounts: Mutex<BTreeMap<String, Account>>,
     violations: Mutex<Vec<String>>,
 }
@@ -36,7 +36,7 @@ struct Unknown {
     invoked_ns: u64,
 }
 
-impl Ledger {
+impl GaplessAnswers {
     /// Notes an answer. `request` is the name of its request.
     pub(super) fn answered(
         &self, key: &str, (first, last): FirstAndLast, returned_ns: u64, request: &str,
@@ -70,7 +70,7 @@ impl Ledger {
     }
 
     /// How many ranges of a key were answered.
-    pub(super) fn answers(&self, key: &str) -> usize {
+    pub(super) fn answered_ranges(&self, key: &str) -> usize {
         self.accounts.lock().get(key).map_or(0, |account| account.given.len())
     }
 
@@ -144,16 +144,16 @@ mod tests {
 
     /// The violations of key "k" after answers, calls of unknown outcome and the last number.
     fn judged(given: &[FirstAndLast], unknown: &[(u64, u64)], last: u64) -> String {
-        let ledger = Ledger::default();
+        let answers = GaplessAnswers::default();
         for range in given {
             // Each is answered at the moment that its first number says.
-            ledger.answered("k", *range, range.0, "somebody");
+            answers.answered("k", *range, range.0, "somebody");
         }
         for (count, invoked_ns) in unknown {
-            ledger.unknown("k", *count, *invoked_ns);
+            answers.unknown("k", *count, *invoked_ns);
         }
-        ledger.judge("k", last);
-        ledger.violations().join("\n")
+        answers.judge("k", last);
+        answers.violations().join("\n")
     }
 
     #[test]

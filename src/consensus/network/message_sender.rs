@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// This node, as the sender of messages to the peers of a group.
-pub struct Sender {
+pub struct MessageSender {
     /// This node.
     pub this_node: Arc<ThisNode>,
     /// The set that the group serves.
@@ -19,7 +19,7 @@ pub struct Sender {
     pub election_timeout_ms: u64,
 }
 
-impl Sender {
+impl MessageSender {
     /// The header of a message to node `to`, which is `member`.
     pub fn header(&self, to: NodeId, member: &Member) -> Header {
         Header {

@@ -1,14 +1,14 @@
-//! Numbers the snapshots that begin to arrive at this node.
+//! Counts the snapshots that begin to arrive at this node, so that each has a number.
 //!
 //! Invariant: the snapshot that began last is the only one that goes on.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Numbers the snapshots that begin to arrive.
+/// How many snapshots began to arrive.
 #[derive(Debug, Default)]
-pub struct SnapshotNumbers(AtomicU64);
+pub struct SnapshotArrivals(AtomicU64);
 
-impl SnapshotNumbers {
+impl SnapshotArrivals {
     /// A snapshot begins to arrive. Returns its number.
     pub fn begin(&self) -> u64 {
         self.0.fetch_add(1, Relaxed) + 1

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use super::{Evicting, HandIsAt, SectionPlace, Shard, own_keys::evict::Swept};
+use super::{Evicting, HandIsAt, SectionPlace, Shard, own_keys::eviction::Swept};
 use crate::{
     allocator::key_table::hasher::Hasher,
     sequence::{Key, Namespace, NamespaceId, Progression, SectionId},

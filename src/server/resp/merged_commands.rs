@@ -1,5 +1,5 @@
-//! Commands that take numbers of one namespace and follow one another: one request to the node. So a pipeline costs one look at
-//! the fence. Another command, or another namespace, ends the run.
+//! Commands that take numbers of one namespace and follow one another are merged into one request to the node. So a pipeline
+//! costs one look at the fence. Another command, or another namespace, is not merged with those before it.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ use crate::{
 /// For how many counts room is kept.
 const COUNTS_KEPT: usize = 1_024;
 
-/// Commands that were not answered yet.
-pub struct Run {
+/// Commands that were merged, and were not answered yet.
+pub struct MergedCommands {
     context: Arc<NodeContext>,
     namespace: String,
     /// The kind of the namespace's keys.
@@ -37,10 +37,10 @@ pub struct Run {
     counts: Vec<u64>,
 }
 
-impl Run {
-    /// An empty run of commands for the node.
+impl MergedCommands {
+    /// No commands yet, for the node.
     pub fn new(context: Arc<NodeContext>) -> Self {
-        Run {
+        MergedCommands {
             context,
             namespace: String::new(),
             kind: KeyKind::Id,

@@ -11,7 +11,7 @@
 //!
 //! Why a slot may stay meanwhile, also if its section gets numbers again: its key takes none without asking the section
 //! (`stop_fast_path`). The section's next chunk begins at the number that was used of it, or above, since nobody asks
-//! for a chunk before the log says what was used (`shard/evicting.rs`). Wherever the cursor in the slot stands,
+//! for a chunk before the log says what was used (`shard/eviction.rs`). Wherever the cursor in the slot stands,
 //! `Owned::left` raises it above the floor of that chunk.
 //!
 //! Invariant: a section that is evicted is quiet, so that nobody waits for it, and no bump of it is under way. Its
@@ -21,8 +21,8 @@ use std::ops::Range;
 
 use super::{SharedKeys, hand::Turn, usage::Usage};
 use crate::{
-    allocator::{key_table::hasher::Hasher, shard::own_keys::evict::Swept},
-    sequence::{NamespaceId, Progression, Trim},
+    allocator::{key_table::hasher::Hasher, shard::own_keys::eviction::Swept},
+    sequence::{NamespaceId, Progression, SectionUse},
 };
 
 /// How many pages of sections that may go are read under one lock, more or less: for some tenths of a millisecond.
@@ -169,7 +169,7 @@ impl SharedKeys {
                 *goes = false;
                 continue;
             }
-            swept.evicted.extend(usage.map(|usage| Trim {
+            swept.evicted.extend(usage.map(|usage| SectionUse {
                 section: section.id.clone(),
                 used: usage.last(),
                 lost: usage.lost(),
