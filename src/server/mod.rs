@@ -60,7 +60,6 @@ pub(crate) mod written;
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use hyper::body::Incoming;
-use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::service::{LayerExt, Routes};
@@ -374,15 +373,7 @@ impl Ports {
 
     /// The limits of a port whose connections have no metrics.
     fn limits(&self, port: &'static str, when_full: WhenFull) -> ConnectionLimits {
-        ConnectionLimits {
-            port,
-            when_full,
-            callers: None,
-            idle: Duration::from_millis(self.context.config.connection_idle_ms),
-            age_max: None,
-            connections: Gauge::default(),
-            refused: Counter::default(),
-        }
+        ConnectionLimits::new(&self.context.config, port, when_full)
     }
 }
 
