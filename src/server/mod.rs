@@ -97,7 +97,8 @@ use peer::body::{PeerConnection, from_peers};
 pub use peer::{PeerServices, client::GrpcTransport};
 use tls::Tls;
 
-/// How many connections the peer port has. Each peer opens up to three, and keeps them: those of strangers make room.
+/// How many connections the peer port has. Each peer keeps two, and opens one more for each snapshot or memory that it sends:
+/// those of strangers make room.
 const PEER_CONNECTIONS_MAX: u64 = 128;
 /// How many connections scrapers and probes may open. Those that are not used make room.
 const METRICS_CONNECTIONS_MAX: u64 = 32;
