@@ -174,6 +174,45 @@ async fn names_that_are_alike_are_told_and_so_is_a_mapped_name_that_never_had_a_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_tells_each_name_that_is_like_another_one_also_in_json_and_raises_nothing() {
+    let tags = "--leaf-tags=order=tags:Order,other=others:PAY";
+    let processes = Processes::start(1, &[tags]).await;
+    let client = rust_client::client(processes.addresses());
+    create_names(&client, "tags", 1, 1).await;
+    let file = processes.dir.path().join("names.csv");
+    // Of the first, the second has other capitals, and the third one more blank. What another namespace has is like none.
+    fs::write(&file, "pay,7\nPay,8\npay ,9\norder,10\nORDER ,11\nbook,12\n").expect("a file");
+    let apart = "differs by capitals or blanks at its end alone from";
+    let mapped = format!("{apart} 'Order', which leaf_tags maps 'order' to");
+    let mut expected = [
+        format!("line 2: key 'Pay' {apart} 'pay' on line 1:"),
+        format!("line 3: key 'pay ' {apart} 'pay' on line 1:"),
+        format!("line 4: key 'order' {mapped}:"),
+        format!("line 5: key 'ORDER ' {apart} 'order' on line 4:"),
+        format!("line 5: key 'ORDER ' {mapped}:"),
+    ];
+    let output = import(&processes, "tags", &file, &["--dry-run"]).await;
+    let text = errors(&output);
+    assert!(output.status.success(), "{text}");
+    assert_eq!(text.matches(apart).count(), expected.len(), "{text}");
+    assert!(expected.iter().all(|told| text.contains(told)), "{text}");
+    let output = import(&processes, "tags", &file, &["--dry-run", "--json"]).await;
+    assert!(output.status.success(), "{}", errors(&output));
+    assert!(!errors(&output).contains(apart), "the result has them: {}", errors(&output));
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let told = result["warnings"].as_array().expect("a list").iter();
+    let mut told: Vec<&str> = told.map(|told| told.as_str().expect("a text")).collect();
+    told.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(result["rows"], "6");
+    assert_eq!(told.len(), expected.len(), "{told:?}");
+    assert!(told.iter().zip(&expected).all(|(told, begins)| told.starts_with(begins)), "{told:?}");
+    for name in ["pay", "Pay", "pay ", "order", "ORDER ", "book"] {
+        assert_eq!(client.current("tags", name).await.expect("an answer"), None, "{name:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn rows_of_leafs_table_are_imported_also_from_standard_input() {
     let processes = Processes::start(1, &[]).await;
     let client = rust_client::staying(processes.addresses());

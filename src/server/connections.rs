@@ -251,3 +251,6 @@ async fn read_preface(mut stream: Stream) -> Result<Stream, String> {
     stream.put_back(Bytes::from_static(PREFACE));
     Ok(stream)
 }
+
+#[cfg(test)]
+mod tests;

@@ -60,7 +60,6 @@ pub(crate) mod written;
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use hyper::body::Incoming;
-use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::service::{LayerExt, Routes};
@@ -98,7 +97,8 @@ use peer::body::{PeerConnection, from_peers};
 pub use peer::{PeerServices, client::GrpcTransport};
 use tls::Tls;
 
-/// How many connections the peer port has. Each peer opens up to three, and keeps them: those of strangers make room.
+/// How many connections the peer port has. Each peer keeps two, and opens one more for each snapshot or memory that it sends:
+/// those of strangers make room.
 const PEER_CONNECTIONS_MAX: u64 = 128;
 /// How many connections scrapers and probes may open. Those that are not used make room.
 const METRICS_CONNECTIONS_MAX: u64 = 32;
@@ -376,15 +376,7 @@ impl Ports {
 
     /// The limits of a port whose connections have no metrics.
     fn limits(&self, port: &'static str, when_full: WhenFull) -> ConnectionLimits {
-        ConnectionLimits {
-            port,
-            when_full,
-            callers: None,
-            idle: Duration::from_millis(self.context.config.connection_idle_ms),
-            age_max: None,
-            connections: Gauge::default(),
-            refused: Counter::default(),
-        }
+        ConnectionLimits::new(&self.context.config, port, when_full)
     }
 }
 

@@ -1,6 +1,6 @@
 //! How much a principal may use: calls beyond it are refused, and calls of others are not.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
 use ratchet::{
     node::{CheckedRequest, Origin, Principal, hash_of},
@@ -172,6 +172,43 @@ async fn numbers_beyond_a_quota_are_refused_by_the_leader_whichever_node_is_aske
             }
         }
     }
+}
+
+/// The next leader counts it, too. On one thread, so that no bump comes before the call waits for it.
+#[tokio::test]
+async fn a_call_that_comes_after_its_term_was_closed_is_counted_by_the_next_leader_alone() {
+    let limit = Quota { numbers_per_second: Some(100), ..on("*") };
+    let (closed, leader) = limited(&[limit]).await;
+    let here = closed.cluster.nodes[&leader].context().clone();
+    let deadline = Instant::now() + PATIENCE;
+    let asked = |token: &str, key: u64, count: u64| {
+        let by = Principal::caller(Credential::Token(hash_of(token.as_bytes())), NO_NETWORK);
+        let next = NextRequest {
+            namespace: "book".to_owned(),
+            key: id(key),
+            count: Some(count),
+            ..NextRequest::default()
+        };
+        CheckedRequest::new(next, by).expect("a request")
+    };
+    let (first, late) = (asked("free", 1_000, 1), asked("limited", 1, 100));
+    // Its key is new, so it waits for a step. As long as nobody polls it, it stays inside the term, which is not handed off.
+    let mut inside = Box::pin(here.numbers.serve(&first, Origin::Client, deadline));
+    assert!(futures::poll!(&mut inside).is_pending(), "it waits for a step");
+    let handovers = &here.services.of_group.handovers;
+    let mut handing = pin!(handovers.hand_over(None, deadline));
+    tokio::select! {
+        biased;
+        () = until("the term is closed", || here.services.status.now().memory.is_none()) => {}
+        ended = &mut handing => panic!("a call is inside the term: {ended:?}"),
+    }
+    let mut waiting = pin!(here.numbers.serve(&late, Origin::Client, deadline));
+    assert!(futures::poll!(&mut waiting).is_pending(), "it waits for the next leader");
+    drop(inside);
+    let led_on = async { tokio::join!(handing, waiting) };
+    let (handed, answered) = in_time("the next leader", led_on).await;
+    handed.expect("handed over");
+    answered.expect("as many numbers as the quota has");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -20,9 +20,11 @@ use super::group::Group;
 pub async fn watch(group: Arc<Group>) {
     let turns = ElectionTurns::new(&group.config);
     let mut candidacy = Candidacy::new(&group);
-    let mut metrics = group.raft.metrics();
+    let (mut metrics, mut server) = (group.raft.metrics(), group.raft.server_metrics());
     let mut stopped = group.stopped();
     loop {
+        // Raft tells its state here whenever it changes, just before it tells it in the metrics.
+        let leads = server.borrow_and_update().state.is_leader();
         let seen = metrics.borrow_and_update().clone();
         let heard = group.heard_leader.last();
         let due = candidacy.due(&group, &turns, &seen, heard);
@@ -36,7 +38,12 @@ pub async fn watch(group: Arc<Group>) {
                 Ok(()) => continue,
                 Err(_) => return,
             },
-            () = tokio::time::sleep(due.unwrap_or(look).min(look)) => {}
+            // A leader does not stand. Nothing else is to be noticed until it leads no more.
+            changed = server.changed(), if leads => match changed {
+                Ok(()) => continue,
+                Err(_) => return,
+            },
+            () = tokio::time::sleep(due.unwrap_or(look).min(look)), if !leads => {}
         }
         if group.is_retiring() {
             return;

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     clock::whole_ms,
-    node::{Callers, KNOWN_WITHIN, Port},
+    node::{Callers, Config, KNOWN_WITHIN, Port},
     random,
     server::rare_warning::RareWarning,
 };
@@ -52,6 +52,19 @@ pub struct ConnectionLimits {
 }
 
 impl ConnectionLimits {
+    /// The limits of a port of a node with this configuration, whose connections have no metrics.
+    pub fn new(config: &Config, port: &'static str, when_full: WhenFull) -> Self {
+        ConnectionLimits {
+            port,
+            when_full,
+            callers: None,
+            idle: Duration::from_millis(config.connection_idle_ms),
+            age_max: None,
+            connections: Gauge::default(),
+            refused: Counter::default(),
+        }
+    }
+
     /// When a connection that begins now is too old. It is drawn, so that those that began together do not end together.
     pub fn too_old_at(&self) -> Option<Instant> {
         let age_max = self.age_max?;
@@ -181,11 +194,19 @@ mod tests {
     use std::future::pending;
 
     use super::*;
-    use crate::{
-        metrics::Metrics,
-        node::{Config, Guest},
-        sequence::principal_id,
-    };
+    use crate::{metrics::Metrics, node::Guest, sequence::principal_id};
+
+    /// The limits of a port for clients, by default.
+    fn of_clients() -> ConnectionLimits {
+        ConnectionLimits::new(&Config::default(), "client", WhenFull::RefuseNew)
+    }
+
+    /// A balancer that asks over a connection that the node is closing has its caller told of an error.
+    #[test]
+    fn a_connection_that_is_not_used_is_kept_longer_than_balancers_keep_it() {
+        const BALANCERS: Duration = Duration::from_secs(600);
+        assert!(of_clients().idle > BALANCERS, "{:?}", of_clients().idle);
+    }
 
     /// For how many seconds a stranger's connection goes on if it does not end by itself; `None`: for more than a minute. A
     /// call is under way over it until the second `call_ends_at`, and at `known_at` a principal asks that is known.
@@ -229,15 +250,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn when_a_connection_is_too_old_is_drawn() {
         const MINUTE: Duration = Duration::from_secs(60);
-        let limits = |age_max| ConnectionLimits {
-            port: "client",
-            when_full: WhenFull::RefuseNew,
-            idle: MINUTE,
-            age_max,
-            connections: Gauge::default(),
-            refused: Counter::default(),
-            callers: None,
-        };
+        let limits = |age_max| ConnectionLimits { age_max, ..of_clients() };
         assert_eq!(limits(None).too_old_at(), None);
         let limits = limits(Some(MINUTE));
         let ages: Vec<_> = (0..100)

@@ -42,8 +42,8 @@ impl Default for Seams {
     }
 }
 
-/// The transport of production. Connections to members are kept and shared. A connection to another
-/// address is closed after use, so that a caller who names many addresses cannot fill this node's memory.
+/// The transport of production. Connections to members are kept and shared, but for those of snapshots and memories. A
+/// connection to another address is closed after use, so that a caller who names many addresses cannot fill this node's memory.
 #[derive(Debug)]
 pub struct GrpcTransport {
     channels: Mutex<Channels>,
@@ -98,7 +98,8 @@ const IDLE_STREAMS_MAX: usize = 2;
 enum ChannelClass {
     /// Raft's messages, and greetings.
     Raft,
-    /// Snapshots, and the memories of leaders.
+    /// Snapshots, and the memories of leaders. Each has a connection of its own, which is closed after use: days may pass until
+    /// the next one, and twice a second both ends would be woken for a sign of life.
     Bulk,
     /// Callers' requests.
     Requests,
@@ -125,7 +126,7 @@ impl GrpcTransport {
             Some(channel) => channel.clone(),
             None => {
                 let channel = self.connect(to)?;
-                if channels.has_member(&key.0) {
+                if class != ChannelClass::Bulk && channels.has_member(&key.0) {
                     channels.kept.insert(key, channel.clone());
                 }
                 channel

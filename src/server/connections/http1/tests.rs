@@ -1,10 +1,13 @@
-//! HTTP/1 connections whose other end is slow to read or to write.
+//! HTTP/1 connections whose other end is slow to read or to write, or asks for nothing more.
 
 use super::*;
-use crate::server::connections::{
-    calls::EndsEarly,
-    patient_socket::LAST_PATIENCE,
-    places::{Places, WhenFull},
+use crate::{
+    node::Config,
+    server::connections::{
+        calls::EndsEarly,
+        patient_socket::LAST_PATIENCE,
+        places::{Places, WhenFull},
+    },
 };
 use std::{convert::Infallible, time::Duration};
 
@@ -12,7 +15,7 @@ use hyper::{Request, Response, body::Incoming};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    time::sleep,
+    time::{Instant, sleep},
 };
 use tonic::body::Body;
 use tower::service_fn as service;
@@ -91,6 +94,22 @@ async fn a_connection_that_rested_answers_as_before() {
     }
     drop(client);
     served.await.expect("no panic").expect("an end as usual");
+}
+
+#[tokio::test]
+async fn a_connection_that_has_answered_is_kept_for_as_long_as_it_may_be_idle() {
+    let idle = Duration::from_millis(Config::default().connection_idle_ms);
+    let [stop, end] = [(); 2].map(|()| CancellationToken::new());
+    let began = Instant::now();
+    let (mut client, served) = connect_with(Times::new(idle, None), stop, end).await;
+    client.write_all(&request("/once")).await.expect("sent");
+    read(&mut client, "/once").await;
+    // Nothing more is said. From here on the clock goes from one timer to the next.
+    tokio::time::pause();
+    let ended = timeout(2 * idle, served).await.expect("in time").expect("no panic");
+    ended.expect_err("no further request came");
+    let lasted = began.elapsed();
+    assert!(lasted >= idle, "{lasted:?}");
 }
 
 #[tokio::test]

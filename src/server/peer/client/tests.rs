@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
-use futures::{FutureExt, future::BoxFuture};
+use futures::{FutureExt, future::BoxFuture, stream};
 use tokio::{io::AsyncReadExt, net::TcpListener, sync::Notify};
 use tonic::{
     Streaming,
@@ -74,6 +74,27 @@ async fn a_connection_is_kept_while_one_set_has_the_node_as_a_member() {
     transport.keep(2, BTreeSet::from([other]));
     assert!(transport.channels.lock().kept.is_empty());
     assert!(is_closed_soon(connection).await);
+}
+
+#[tokio::test]
+async fn a_snapshot_and_a_memory_have_connections_of_their_own_that_are_closed_after_use() {
+    let transport = GrpcTransport::of_silence(PATIENCE);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    transport.keep(1, BTreeSet::from([(1, address.clone())]));
+    let to = Destination { node: 1, address: &address };
+    for sending in [
+        transport.install_snapshot(to, stream::pending().boxed()).map(drop).boxed(),
+        transport.send_memory(to, stream::pending().boxed()).map(drop).boxed(),
+    ] {
+        let connection = tokio::select! {
+            biased;
+            accepted = listener.accept() => accepted.unwrap().0,
+            () = sending => panic!("nobody answers"),
+        };
+        assert!(transport.channels.lock().kept.is_empty());
+        assert!(is_closed_soon(connection).await);
+    }
 }
 
 /// What a peer answers to an append that comes over its first stream, second one, and so on.
