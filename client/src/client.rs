@@ -85,8 +85,8 @@ impl Client {
     /// [`Error::Server`] if the cluster refuses the request or does not answer in time, [`Error::Disorder`]
     /// if the number is not greater than an earlier one, [`Error::OtherCluster`] if every server that is left belongs to
     /// another cluster, [`Error::Gone`] if the runtime of the first
-    /// request has ended. The numbers of a request that failed may be lost; they are never handed out
-    /// twice. In a gapless namespace none are lost unless the error is [`Error::OutcomeUnknown`]: the client asks again under
+    /// request has ended. The numbers of a request that failed may be burnt; they are never handed out
+    /// twice. In a gapless namespace none are burnt unless the error is [`Error::OutcomeUnknown`]: the client asks again under
     /// an id of its own, as long as it can.
     pub async fn next(&self, namespace: &str, key: impl Into<Key>) -> Result<u64, Error> {
         let numbers = self.next_range(namespace, key, 1).await?;

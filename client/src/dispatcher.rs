@@ -239,7 +239,7 @@ impl Dispatcher {
     /// A server has answered a message on a stream.
     fn on_answer(&mut self, stream: u64, mut answer: NextManyResponse) {
         let Some(in_flight) = self.in_flight.remove(&answer.id) else {
-            // The batch was given up and its requests sent elsewhere. Without an id, these numbers are lost.
+            // The batch was given up and its requests sent elsewhere. Without an id, these numbers are burnt.
             return;
         };
         let (server, now) = (in_flight.server, Instant::now());

@@ -79,7 +79,7 @@ pub enum Error {
 
 impl Error {
     /// True if the same request may succeed when it is repeated unchanged, a little later, and that does no harm. Numbers
-    /// that the failed request took are lost; they are never handed out twice.
+    /// that the failed request took are burnt; they are never handed out twice.
     pub fn is_retryable(&self) -> bool {
         self.code().is_some_and(Code::is_retryable)
     }

@@ -74,7 +74,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Invalid`] if a parameter is given twice. [`Error::Server`] if the cluster refuses the request or does not
-    /// answer in time. Ids may be lost; they are never made again.
+    /// answer in time. Ids may be burnt; they are never made again.
     pub async fn next_ids(
         &self, namespace: &str, key: Option<Key>, count: u32, parameters: &[(&str, u64)],
     ) -> Result<Vec<String>, Error> {

@@ -42,7 +42,7 @@
 //! };
 //! # Ok(()) }
 //! ```
-//! A request that failed may have taken numbers. They are lost; they are never handed out twice.
+//! A request that failed may have taken numbers. They are burnt; they are never handed out twice.
 //!
 //! # The same numbers when asked again
 //! ```no_run

@@ -28,7 +28,7 @@ impl Client {
 ///
 /// Numbers are **trend-increasing**: the numbers of one `Segment` grow, and no number is handed out twice anywhere. But
 /// another caller that asks later may get a smaller number, since this segment's numbers were set aside earlier. If the
-/// order between callers matters, use [`Client::next`]. Numbers that are left when the segment is dropped are lost.
+/// order between callers matters, use [`Client::next`]. Numbers that are left when the segment is dropped are never used.
 #[derive(Clone)]
 pub struct Segment {
     prefetcher: Arc<Prefetcher>,

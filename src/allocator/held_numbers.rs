@@ -11,12 +11,12 @@ use crate::{
 };
 
 thread_local! {
-    /// How many numbers were lost with calls on this thread.
+    /// How many numbers were burnt by calls on this thread.
     static LOST: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How many numbers were lost on this thread so far, because a call was dropped that held them. It wraps around. Numbers that
-/// are lost between two looks were lost by the code that ran between them.
+/// How many numbers were burnt on this thread so far, because a call was dropped that held them. It wraps around. Numbers that
+/// are burnt between two looks were burnt by the code that ran between them.
 pub fn lost_on_this_thread() -> u64 {
     LOST.get()
 }

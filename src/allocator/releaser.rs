@@ -8,7 +8,7 @@
 //! - when nobody asked for them for one to two idle times: the CLOCK hand passes every slot once in an idle time.
 //!
 //! A section that keys share is evicted with all of them, if none was asked for (`shard/shared_keys/eviction.rs`). They rise
-//! to the highest number of the section, and what they lose is counted.
+//! to the highest number of the section, and what they skip is counted.
 //!
 //! Invariant: a section is touched again only after the log says what was used of it (`shard/eviction.rs`).
 

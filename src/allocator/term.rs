@@ -56,8 +56,8 @@ use crate::{
 };
 
 /// How long a call that waits for the disk or the log stays in a term that is closed. Most bumps that are under way then come
-/// in this time. A call that left earlier would lose numbers that a bump brings it. But until the last call has left, nobody
-/// gets a number.
+/// in this time. A call that left earlier would burn the numbers that a bump brings it. But until the last call has left,
+/// nobody gets a number.
 const STAY_MAX: Duration = Duration::from_millis(50);
 
 /// The settings of a term.
@@ -170,8 +170,8 @@ impl Term {
     /// [`Why::AskLeader`] if the term is over, or is closed while the call waits, or the fence fails,
     /// [`Why::Exhausted`] if too few numbers are left, [`Why::OverKeysMax`] for a key beyond `keys_max`,
     /// [`Why::MemoryFull`] for a new key without room, [`Why::LowDisk`] for one that never had a number while disks are low,
-    /// [`Why::DeadlineExceeded`] if a bump took too long. Numbers that were taken before the fence failed are lost, and
-    /// counted.
+    /// [`Why::DeadlineExceeded`] if a bump took too long. Numbers that were taken before the fence failed are burnt,
+    /// and counted as skipped.
     pub async fn next(
         &self, namespace: &Namespace, key: Key<'_>, count: u64, deadline: Instant,
     ) -> Result<Range, Why> {

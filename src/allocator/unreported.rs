@@ -9,7 +9,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::sequence::{Lost, LostBy, NamespaceId};
 
-/// The lost numbers that no entry has told of yet.
+/// The skipped numbers that no entry has told of yet.
 #[derive(Debug, Default)]
 pub struct Unreported {
     noted: Mutex<BTreeMap<(NamespaceId, LostBy), u64>>,

@@ -94,7 +94,7 @@ pub struct Quota {
     /// Who: the name of a token, the URI of a client's certificate, or anonymous, of whom each address has quotas of its own
     principal: String,
     /// All limits from now on, as order*:calls=100,numbers=10000,burnt=1000000: how many calls a second each node takes, how
-    /// many numbers a second may be asked for, and how many may be lost in a day with calls that failed. To limit nothing, give
+    /// many numbers a second may be asked for, and how many may be burnt in a day by calls that failed. To limit nothing, give
     /// --none
     #[arg(value_name = "NAMESPACES:LIMITS", required_unless_present = "none")]
     quotas: Vec<Limited>,

@@ -1,8 +1,8 @@
 //! The check of a caller: whether what it asks for is granted to it.
 //!
-//! `principal.rs` says who asks, and `guarded.rs` what a request needs. `wire.rs` reads and writes principals in messages.
+//! `principal.rs` says who asks, and `guarded.rs` what a request needs. `wire.rs` has askers and principals in messages.
 //! `token_questions.rs` bounds how often the leader is asked about tokens. `spending.rs` bounds what a caller takes, by the
-//! counts in `quotas.rs`: `used_quota.rs` is the used part of one, and `lost_numbers.rs` counts what is lost with a call.
+//! counts in `quotas.rs`: `used_quota.rs` is the used part of one, and `lost_numbers.rs` counts what a call burns.
 //! `audit.rs` tells the log who did what, and `open.rs` says what strangers reach.
 //!
 //! A request says what its caller needs ([`Guarded`]), as `proto` has it. Every way into the node checks that before anything

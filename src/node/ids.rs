@@ -173,7 +173,7 @@ impl Ids {
         check(request)?;
         self.admission.admit(by, request.wanted(), deadline).await?;
         let access = self.admission.access();
-        // Only numbers of sequences are counted as lost.
+        // Only numbers of sequences are counted as burnt.
         drop(access.begin_taking(by, request.wanted())?);
         access.take_numbers(by, &request.namespace, count_of(request).into())?;
         let reserved = self.request_memory.reserve(bytes_of(request))?;
@@ -396,7 +396,7 @@ impl Ids {
     }
 }
 
-/// Refuses more ids than a worker, or a key, has in a second: they would be taken from others, and lost at the deadline.
+/// Refuses more ids than a worker, or a key, has in a second: they would be taken from others, and burnt at the deadline.
 fn check_rate(request: &NextIdsRequest, whose: &str, rate: u128) -> Result<(), Refusal> {
     let count = count_of(request);
     match u128::from(count) > rate {

@@ -1,7 +1,7 @@
 //! The accounts of namespaces: how many numbers were handed out and skipped on each day.
 //!
-//! The state machine enters the effect of an entry on sections in the accounts of the day of the entry's time. Losses
-//! that the leader alone sees travel with its entries (`Lost`).
+//! The state machine enters the effect of an entry on sections in the accounts of the day of the entry's time. Skipped
+//! numbers that the leader alone sees travel with its entries (`Lost`).
 //!
 //! Invariant: a namespace has the accounts of at most `DAYS_KEPT` days.
 
@@ -21,8 +21,8 @@ const DAY_MS: u64 = 86_400_000;
 /// The accounts of one namespace and one day, in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct DayAccounts {
-    /// At least so many numbers were handed out, as far as the log tells. Numbers that were lost on the way to a caller,
-    /// and those that a raised floor passed over, are among them. Of ids that share sections, those of the id that took the
+    /// At least so many numbers were handed out, as far as the log tells. Numbers that were burnt, and those that a raised
+    /// floor passed over, are among them. Of ids that share sections, those of the id that took the
     /// greatest numbers count.
     pub handed_out: u64,
     /// How many were skipped, at most, because a leader ended without returning its chunks. Entered when the section is

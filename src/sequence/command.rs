@@ -179,7 +179,7 @@ pub struct SectionUse {
     pub section: SectionId,
     /// The greatest number that the epoch took in it, answered or not; its floor, if that is higher.
     pub used: u64,
-    /// How many numbers the other keys of the section lose by rising to that one.
+    /// How many numbers the other keys of the section skip by rising to that one.
     pub lost: u64,
 }
 

@@ -24,8 +24,8 @@
 //! - *left*: numbers of the epoch that goes on. Only its leader knows how many of them were handed out since.
 //! - *skipped*: how many numbers at or below the floor at most were handed out to nobody, because an epoch ended without
 //!   a trim. No entry tells how much such an epoch used of its last chunk.
-//! - *handed out*: how many numbers at least were taken from memory. Those that were lost on the way to a caller are among
-//!   them: the leader counts these.
+//! - *handed out*: how many numbers at least were taken from memory. Burnt ones are among them: the leader counts
+//!   these.
 //!
 //! The sum holds by arithmetic, whatever `max` is and was. If keys share the section, it holds for the one that took the
 //! greatest numbers; the others rise to the ceiling.

@@ -397,7 +397,7 @@ pub mod fuzzing {
         proto::Refusal,
     };
 
-    /// The principal of a call over gRPC or HTTP with these headers, over a connection that shows no certificate.
+    /// The asker of a call over gRPC or HTTP with these headers, over a connection that shows no certificate.
     ///
     /// # Errors
     /// UNAUTHENTICATED if there are several tokens.

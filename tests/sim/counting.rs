@@ -5,8 +5,8 @@
 //! - Of the other causes the accounts have no more than was counted: numbers that a leader had not told are missing. Numbers
 //!   that its trims and releases skip in shared sections are counted once these are applied there. So that count may be less,
 //!   too, if a process ended.
-//! - The accounts say that at least so many numbers of a key were handed out. So many were taken: callers got them, or they
-//!   were lost on the way to a caller, or counted as skipped.
+//! - The accounts say that at least so many numbers of a key were handed out. So many were taken: callers got them, or the
+//!   answer was lost on its way to a caller, or they were counted as skipped.
 //!
 //! A run in which this is checked has no other callers than the callers of the keys below, and deletes no namespace: their
 //! numbers would be counted, too.

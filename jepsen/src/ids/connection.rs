@@ -86,7 +86,7 @@ impl IdConnection {
     /// Asks once.
     ///
     /// # Errors
-    /// The node's, or the connection's. Ids may have been made, and are lost.
+    /// The node's, or the connection's. Ids may have been made, and are burnt.
     pub async fn ask(&mut self, wish: &Wish) -> Result<Vec<Said>, Failure> {
         match self {
             IdConnection::Unary(client) => {

@@ -58,7 +58,7 @@ impl Term {
     ///
     /// # Errors
     /// As [`Term::next_gapless`], for all keys together, but for the keys that [`ManyNumbers`] names. Keys that were given
-    /// numbers may be done. Without an id, these are lost then.
+    /// numbers may be done. Without an id, these numbers are burnt then.
     pub async fn next_many_gapless<'k>(
         &self, namespace: &Namespace, keys: usize, ask: impl Fn(usize) -> (Key<'k>, u64),
         id: Option<&MessageId>, deadline: Instant,

@@ -34,14 +34,15 @@ impl Term {
     ///
     /// # Errors
     /// As [`Term::next`], for all keys together, but for the keys that [`ManyNumbers`] names with what they are refused for;
-    /// and [`ManyUnserved::MayNotWait`]. Numbers that were taken for some of the keys are then lost, and counted.
+    /// and [`ManyUnserved::MayNotWait`]. Numbers that were taken for some of the keys are then burnt, and counted
+    /// as skipped.
     pub async fn next_many<'k, R>(
         &self, namespace: &Namespace, keys: usize, ask: impl Fn(usize) -> (Key<'k>, u64),
         mut may_wait: impl FnMut(usize) -> Result<(), R>, deadline: Instant,
     ) -> Result<ManyNumbers, ManyUnserved<R>> {
         assert!(!namespace.config.gapless, "a chunk would leave a gap");
         // The message stays inside the gate while some of its keys wait: the numbers that its other keys
-        // took must be answered, or known to be lost, before a handover tells what was used.
+        // took must be answered, or known to be burnt, before a handover tells what was used.
         let _inside = self.enter()?;
         let mut answer = ManyNumbers::of(keys);
         let counts = self.counts(namespace);

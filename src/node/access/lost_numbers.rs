@@ -1,4 +1,4 @@
-//! The numbers that are lost with a call, counted while it is served, also if it is dropped before its end.
+//! The numbers that a call burns, counted while it is served, also if it is dropped before its end.
 
 use std::{
     pin::Pin,
@@ -9,7 +9,7 @@ use std::{
 use super::quotas::{QuotaUse, Quotas};
 use crate::allocator::lost_on_this_thread;
 
-/// Counts the numbers that are lost with a call: they were taken for it, and nobody gets them.
+/// Counts the numbers that a call burns: they were taken for it, and nobody gets them.
 #[derive(Clone)]
 pub struct LostNumbers {
     quotas: Arc<Quotas>,
@@ -17,7 +17,7 @@ pub struct LostNumbers {
 }
 
 impl LostNumbers {
-    /// That of a call; `None` if nothing limits the numbers that are lost with it.
+    /// That of a call; `None` if nothing limits the numbers that it burns.
     pub(super) fn of_call(quotas: &Arc<Quotas>, mut uses: Vec<QuotaUse>) -> Option<LostNumbers> {
         uses.retain(|quota_use| quota_use.quota.burnt_per_day.is_some());
         (!uses.is_empty()).then_some(LostNumbers { quotas: quotas.clone(), uses })
@@ -32,12 +32,12 @@ impl LostNumbers {
         }
     }
 
-    /// Runs `serving`. The numbers that are lost meanwhile are counted, also if this is dropped before its end.
+    /// Runs `serving`. The numbers that are burnt meanwhile are counted, also if this is dropped before its end.
     pub async fn counted<F: Future>(self, serving: F) -> F::Output {
         CountedCall { lost: self, serving: Some(Box::pin(serving)) }.await
     }
 
-    /// Runs `does`. The numbers that are lost meanwhile are counted.
+    /// Runs `does`. The numbers that are burnt meanwhile are counted.
     pub fn count<T>(&self, does: impl FnOnce() -> T) -> T {
         let before = lost_on_this_thread();
         let done = does();

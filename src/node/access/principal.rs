@@ -20,7 +20,7 @@ pub fn hash_of(token: &[u8]) -> TokenHash {
     TokenHash(hash)
 }
 
-/// A caller that asks for something.
+/// The asker: who asks for something, and what is known of it without the table of principals.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal {
     pub(super) who: Who,

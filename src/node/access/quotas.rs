@@ -1,7 +1,7 @@
-//! The use of quotas: calls, numbers and lost numbers are counted for each caller that has one.
+//! The use of quotas: calls, numbers and burnt numbers are counted for each caller that has one.
 //!
-//! A node counts for itself: calls where they come in, numbers where it leads, ids where they are made, and numbers that were
-//! lost with calls, as far as it knows of them. Its counts are forgotten when it stops.
+//! A node counts for itself: calls where they come in, numbers where it leads, ids where they are made, and numbers that
+//! calls burnt, as far as it knows of them. Its counts are forgotten when it stops.
 //!
 //! Invariant: a call is counted before anything is done for it. One that is refused here has taken no number.
 
@@ -89,10 +89,10 @@ impl Quotas {
         Ok(())
     }
 
-    /// Checks that numbers may be lost with a call.
+    /// Checks that a call may burn numbers.
     ///
     /// # Errors
-    /// [`UsedUp`] if as many were lost as may be.
+    /// [`UsedUp`] if as many were burnt as may be.
     pub(super) fn check_lost(&self, uses: &mut [QuotaUse]) -> Result<(), UsedUp> {
         let node = self.node;
         for quota_use in uses {
@@ -148,7 +148,7 @@ impl Quotas {
         spend(used, now)
     }
 
-    /// Counts numbers that were lost.
+    /// Counts numbers that were burnt.
     pub(super) fn lose(&self, quota_use: &mut QuotaUse, numbers: u64) {
         self.spend(quota_use, |used, now| used.lost.add(numbers, now));
     }
@@ -156,7 +156,7 @@ impl Quotas {
 
 #[cfg(test)]
 impl Quotas {
-    /// How many numbers were lost.
+    /// How many numbers were burnt.
     pub(super) fn lost(&self, quota_use: &QuotaUse) -> u64 {
         self.spend(&mut quota_use.clone(), |used, _| used.lost.numbers)
     }

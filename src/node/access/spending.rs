@@ -32,7 +32,7 @@ impl Access {
         }
     }
 
-    /// Counts a call, as [`Access::count_call`], with which numbers may be lost. Returns what counts these; `None` if nothing
+    /// Counts a call, as [`Access::count_call`], which may burn numbers. Returns what counts these; `None` if nothing
     /// limits them.
     ///
     /// # Errors
@@ -64,7 +64,7 @@ impl Access {
         self.quotas.take_numbers(uses, numbers).map_err(|full| self.used_up(by, &full))
     }
 
-    /// The counter of the numbers that are lost with a call about a namespace; `None` if nothing limits them.
+    /// The counter of the numbers that a call about a namespace burns; `None` if nothing limits them.
     pub(in crate::node) fn lost_numbers(
         &self, by: &Principal, namespace: &str,
     ) -> Option<LostNumbers> {

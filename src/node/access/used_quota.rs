@@ -1,4 +1,4 @@
-//! The used part of one quota: calls and numbers in a second, and the numbers that were lost in a day.
+//! The used part of one quota: calls and numbers in a second, and the numbers that were burnt in a day.
 
 use std::{
     num::{NonZeroU32, NonZeroU64},
@@ -17,7 +17,7 @@ use crate::sequence::Quota;
 
 /// In this time a rate is as if nothing had been used: a second's worth may be used at once.
 pub(super) const SECOND: Duration = Duration::from_secs(1);
-/// For so long numbers that were lost count.
+/// For so long numbers that were burnt count.
 pub(super) const DAY: Duration = Duration::from_secs(86_400);
 
 /// The used part of a quota.
@@ -26,13 +26,13 @@ pub(super) struct Used {
     pub calls: Rate,
     /// The numbers that were asked for in the last second.
     pub numbers: Rate,
-    /// The numbers that were lost.
+    /// The numbers that were burnt.
     pub lost: LostSince,
     /// When something was used last.
     pub last: Duration,
 }
 
-/// How many numbers were lost since a moment.
+/// How many numbers were burnt since a moment.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct LostSince {
     since: Duration,
@@ -116,7 +116,7 @@ impl LostSince {
         *self = LostSince { numbers: lost.numbers.saturating_add(numbers), ..lost };
     }
 
-    /// Whether fewer were lost than may be.
+    /// Whether fewer were burnt than may be.
     pub(super) fn check(self, most: NonZeroU64, now: Duration) -> Result<(), QuotaFull> {
         let lost = self.now(now);
         match lost.numbers < most.get() {

@@ -1,4 +1,4 @@
-//! Principals in messages: who asks, as one node tells another; and who may do what, as callers write and read it. A message
+//! Askers in messages, as one node tells another; and principals, as callers write and read what these may do. A message
 //! that is read is checked here: a grant or a quota that makes no sense is refused before it is proposed.
 
 use std::num::{NonZeroU32, NonZeroU64};
@@ -30,7 +30,7 @@ impl Principal {
         Some(peer::Asker { shown: Some(shown) })
     }
 
-    /// The principal that a peer names, with the id of the network of the caller's address.
+    /// The asker that a peer names, with the id of the network of the caller's address.
     ///
     /// # Errors
     /// INVALID_ARGUMENT if the peer tells of a token without its hash.

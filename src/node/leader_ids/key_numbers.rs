@@ -94,7 +94,7 @@ impl LeaderIds {
                     sleep(Duration::from_millis(wait_ms)).await;
                 }
                 Ok(TimeTaken::Later { wait_ms }) => numbers.wait_ms = wait_ms,
-                // The numbers that were taken passed their fence, and would be lost otherwise. A call for the rest learns
+                // The numbers that were taken passed their fence, and would be burnt otherwise. A call for the rest learns
                 // the reason.
                 Ok(TimeTaken::Never(_)) | Err(_) if !numbers.firsts.is_empty() => {
                     numbers.wait_ms = 1

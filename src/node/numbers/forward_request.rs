@@ -1,4 +1,4 @@
-//! The message by which a request is forwarded to the leader, with the numbers that are lost if nobody hears the reply.
+//! The message by which a request is forwarded to the leader, with the numbers that are burnt if nobody hears the reply.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::{
     sequence::NamespaceId,
 };
 
-/// The message by which a request is forwarded to the leader, which is to compare the `namespace` with its own; and what is
-/// lost with the reply. `caller` names the address of a client, and `by` says who asks. The lost numbers are `counted`, and in
+/// The message by which a request is forwarded to the leader, which is to compare the `namespace` with its own; and the numbers
+/// that are burnt if nobody hears the reply. `caller` names the address of a client, and `by` says who asks. The burnt numbers are `counted`, and in
 /// `counts`.
 pub(in crate::node) fn forward_request<Q: SequenceRequest>(
     request: &Q, namespace: Option<NamespaceId>, (caller, by): (Option<u64>, Option<Asker>),

@@ -119,8 +119,8 @@ pub trait SequenceRequest: Operation + Guarded {
     /// Where an answer tells the route.
     fn route_in(answer: &mut Self::Answer) -> &mut Option<Box<Route>>;
 
-    /// How many numbers of each key are lost with its answer, or one of each if there are no counts. `None`: none, since what
-    /// was taken under a request id is given to a caller that asks again.
+    /// How many numbers of each key are burnt if its answer is lost, or one of each if there are no counts. `None`: none, since
+    /// what was taken under a request id is given to a caller that asks again.
     fn counts_to_lose(&self) -> Option<Vec<u64>> {
         None
     }

@@ -61,10 +61,10 @@ pub struct Forwarder {
     links: Mutex<BTreeMap<(NodeId, u64, String), mpsc::Sender<PendingForward>>>,
 }
 
-/// The numbers that are lost if nobody hears the reply to a request.
+/// The numbers that are burnt if nobody hears the reply to a request.
 pub trait LostWithReply: Send {
     /// The reply that nobody heard brought this answer, or none. `is_served` says that the caller's call goes on, or is just
-    /// given up: what counts its losses counts this one, too.
+    /// given up: what counts the numbers that it burns counts these, too.
     fn lose(&self, answer: Option<&Bytes>, is_served: bool);
 }
 
@@ -91,7 +91,7 @@ impl ReplyTo {
     }
 }
 
-/// A reply on the way to its caller. If that has gone, what the reply brings is lost.
+/// A reply on the way to its caller. If that has gone, the numbers in the reply are burnt.
 struct HeldReply {
     reply: Option<Reply>,
     /// `None` once somebody has heard it, or it is lost.

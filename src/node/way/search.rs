@@ -243,7 +243,7 @@ fn not_led(may_be_done: bool, effect: Effect) -> Unanswered {
 }
 
 /// Ends when the leadership has changed, and the deposed leader has had time to send what it had taken until
-/// then. A leader that hands over answers in that time, and no number is lost. One that is paused does not,
+/// then. A leader that hands over answers in that time, and no number is burnt. One that is paused does not,
 /// and a newer one is asked.
 async fn deposed(changes: &mut ordered_watch::Receiver<u64>) {
     if changes.changed().await.is_ok() {

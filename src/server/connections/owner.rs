@@ -1,4 +1,4 @@
-//! The owner of a connection, and the principal of each call over it. A token in the headers of a call counts more than a
+//! The owner of a connection, and the asker of each call over it. A token in the headers of a call counts more than a
 //! certificate, and the local socket counts more than both.
 
 use std::{net::IpAddr, sync::Arc};
@@ -82,7 +82,7 @@ impl Owner {
         let _ = access.connection_is_used_by(&self.principal());
     }
 
-    /// The principal, by the connection alone.
+    /// The asker, by the connection alone.
     pub fn principal(&self) -> Principal {
         if self.is_local {
             return Principal::local().through(self.entrance);
@@ -94,17 +94,17 @@ impl Owner {
         Principal::caller(shown, self.network).through(self.entrance)
     }
 
-    /// The principal with this token.
+    /// The asker with this token.
     pub fn with_token(&self, token: &[u8]) -> Principal {
         self.principal().with_token(token)
     }
 
-    /// The principal with the token that has this hash.
+    /// The asker with the token that has this hash.
     pub fn with_hash(&self, hash: TokenHash) -> Principal {
         self.principal().with_hash(hash)
     }
 
-    /// The principal of a call with these headers, as [`Owner::shown_in`]. The audit tells of a caller that shows several
+    /// The asker of a call with these headers, as [`Owner::shown_in`]. The audit tells of a caller that shows several
     /// tokens.
     ///
     /// # Errors
@@ -113,7 +113,7 @@ impl Owner {
         self.shown_in(headers).map_err(|SeveralTokens| access.several_tokens(&self.principal()))
     }
 
-    /// The principal of a call with these headers. Anything but a token, such as a password for a proxy, is left alone. Over
+    /// The asker of a call with these headers. Anything but a token, such as a password for a proxy, is left alone. Over
     /// the local socket no token is looked at: it may be the one that is to be replaced.
     ///
     /// # Errors

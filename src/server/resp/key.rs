@@ -14,7 +14,7 @@ use crate::{
     server::written::{key_in, shown},
 };
 
-/// The node, and the caller.
+/// The node, and who asks.
 pub type NodeAndAsker<'a> = (&'a Arc<NodeContext>, &'a Principal);
 
 /// How many of a command's keys are asked for at a time.

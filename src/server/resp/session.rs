@@ -42,9 +42,9 @@ pub struct RedisSession {
     id: u64,
     /// Its owner.
     owner: Owner,
-    /// The principal that asks: the one that AUTH named, or the owner's.
+    /// The asker: the owner of the token that AUTH showed, or the connection's owner.
     by: Principal,
-    /// The proof that the principal was let in.
+    /// The proof that the asker was let in.
     let_in: LetIn,
     /// The name that the client gave it.
     name: Vec<u8>,
@@ -425,7 +425,7 @@ impl RedisSession {
         Ok(())
     }
 
-    /// Has the token's principal ask from here on. Libraries that are given a token alone send `default` as its name.
+    /// The asker is the owner of the token from here on. Libraries that are given a token alone send `default` as its name.
     ///
     /// # Errors
     /// WRONGPASS if the token is not valid, or has another name.

@@ -5,7 +5,7 @@
 //! nobody asked for it since the hand was there before.
 //!
 //! The last used number of a section is the highest number taken by any of its keys, or its floor, if that is higher. The
-//! others rise to it, and what they lose is counted. A section that is evicted has no numbers any more. Its pages are
+//! others rise to it, and what they skip is counted. A section that is evicted has no numbers any more. Its pages are
 //! dropped at once. Its keys' slots are removed when the hand goes around the slots: to remove all at once would hold
 //! the shard's lock for long.
 //!

@@ -57,7 +57,7 @@ impl Usage {
         }
     }
 
-    /// How many numbers the other keys lose by rising to [`Usage::last`].
+    /// How many numbers the other keys skip by rising to [`Usage::last`].
     pub fn lost(&self) -> u64 {
         // Their next numbers belong to one progression.
         let distance = u128::from(self.keys) * u128::from(self.next_max) - self.next_sum;

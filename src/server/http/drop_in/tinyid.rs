@@ -141,8 +141,8 @@ fn batch_size(parameters: &Parameters) -> Result<u64, Refusal> {
     Ok(u64::try_from(size).unwrap_or(0).min(BATCH_MAX))
 }
 
-/// The type that a request asks for, if the request has one of the type's tokens, or a token of the cluster. The caller becomes
-/// the principal of a token of the cluster.
+/// The type that a request asks for, if the request has one of the type's tokens, or a token of the cluster. The asker is
+/// the owner of that token then.
 async fn type_of<'a>(
     parameters: &'a Parameters, context: &NodeContext, due: &Due,
 ) -> Result<(Cow<'a, str>, Due), Refusal> {
