@@ -14,8 +14,8 @@ use crate::{
 };
 
 /// The message by which a request is forwarded to the leader, which is to compare the `namespace` with its own; and the numbers
-/// that are burnt if nobody hears the reply. `caller` names the address of a client, and `by` says who asks. The burnt numbers are `counted`, and in
-/// `counts`.
+/// that are burnt if nobody hears the reply. `caller` names the address of a client, and `by` says who asks. The burnt numbers
+/// are `counted`, and in `counts`.
 pub(in crate::node) fn forward_request<Q: SequenceRequest>(
     request: &Q, namespace: Option<NamespaceId>, (caller, by): (Option<u64>, Option<Asker>),
     (counted, counts): (Option<LostNumbers>, Arc<NamespaceCounts>),
