@@ -60,7 +60,7 @@ fn entries(c: &mut Criterion) {
         section: SectionId { namespace: NamespaceId(1), key: SectionKey::Id(id) },
         raise: CeilingRaise { numbers: 10_000, unused_max: 10_000, step: 10_000, up_to: 0 },
     });
-    let command = Command::Bump { bumps: bumps.collect(), lost: vec![], now_ms: 0 };
+    let command = Command::Bump { bumps: bumps.collect(), skipped: vec![], now_ms: 0 };
     let bytes = codec::encode_record(&command).expect("it fits");
     group.bench_function("write 1 000 bumps", |b| {
         b.iter(|| codec::encode_record(black_box(&command)).expect("it fits"));

@@ -63,7 +63,7 @@ pub enum Bug {
     RetryWindowIgnored,
     /// A copy of a message that comes after its request id was forgotten takes numbers.
     LateCopyTaken,
-    /// A gapless call without an id that was lost on its way to the leader is sent to the next one.
+    /// A gapless call without an id is sent to the next leader if the answer of the first one is lost.
     LostCallAskedAgain,
     /// A deleted namespace does not count what the epochs after its last records gave: a namespace that is created again
     /// under its name begins too low.

@@ -24,7 +24,7 @@ use ratchet_client::{Error, Key};
 use tokio::task::JoinSet;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_tasks_send_few_messages_and_no_number_is_lost_or_repeated() {
+async fn a_thousand_tasks_send_few_messages_and_no_number_is_skipped_or_repeated() {
     let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     let client = client_of(&cluster, &[leader]);

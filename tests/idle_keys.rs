@@ -136,7 +136,7 @@ async fn a_shared_section_that_was_evicted_goes_on_above_the_highest_number_of_i
     let expected: Vec<u64> =
         (keys.iter()).map(|key| if (100..200).contains(key) { 15 } else { 5 }).collect();
     assert_eq!(numbers.expect("numbers"), expected);
-    until("what its neighbours lost is counted", || counted() == 99 * 10).await;
+    until("what its neighbours skipped is counted", || counted() == 99 * 10).await;
     let gone = || set_metrics(&cluster, leader).evicted_shared_sections.get() >= 5 * 3;
     until("all sections are counted", gone).await;
     until("sections without keys are forgotten", || memory(&cluster, leader).sections == 0).await;

@@ -24,9 +24,9 @@ use ratchet::{
     consensus::StateMachine,
     sequence::{
         AccessChange, AddressRange, Bump, CeilingRaise, ClusterId, Command, Grant, KeyKind,
-        Lifetime, Lost, LostBy, MemoryDigest, MessagePart, NamespaceChange, NamespaceConfig,
-        NamespaceId, NamespacePattern, NoRoom, PartId, PrincipalKey, PrincipalRecord, Quota,
-        Remembering, RequestId, SectionId, SectionKey, SectionUse, Take, TermEnd, TokenHash,
+        Lifetime, MemoryDigest, MessagePart, NamespaceChange, NamespaceConfig, NamespaceId,
+        NamespacePattern, NoRoom, PartId, PrincipalKey, PrincipalRecord, Quota, Remembering,
+        RequestId, SectionId, SectionKey, SectionUse, Skipped, SkippedBy, Take, TermEnd, TokenHash,
         TokenRecord, Verb, WorkerAct, WorkerAsk,
     },
     storage::{BlockingExecutor, Entry, LogStore, Member, Membership, Store, StoreOptions, Vote},
@@ -81,10 +81,10 @@ fn bumps() -> Command {
     ];
     Command::Bump {
         bumps: sections.map(|section| Bump { section, raise }).into(),
-        lost: vec![
-            Lost { namespace: BOOK, by: LostBy::Fence, numbers: 3 },
-            Lost { namespace: USER, by: LostBy::Deadline, numbers: 1 << 33 },
-            Lost { namespace: BOX, by: LostBy::Floor, numbers: 251 },
+        skipped: vec![
+            Skipped { namespace: BOOK, by: SkippedBy::Fence, numbers: 3 },
+            Skipped { namespace: USER, by: SkippedBy::Deadline, numbers: 1 << 33 },
+            Skipped { namespace: BOX, by: SkippedBy::Floor, numbers: 251 },
         ],
         now_ms: NOW_MS,
     }
@@ -171,7 +171,7 @@ fn commands() -> Vec<Command> {
         request_id_optional: Some(false),
         redis_strings: Some(true),
     };
-    let used = |section, used| SectionUse { section, used, lost: 2 };
+    let used = |section, used| SectionUse { section, used, skipped: 2 };
     let digest = MemoryDigest { parts: 3, checksum: 0xdead_beef };
     vec![
         Command::NameCluster(ClusterId::from_random([0xa5; 16])),
@@ -246,7 +246,7 @@ fn grant(key: PrincipalKey) -> Command {
 fn bump_of(namespace: NamespaceId) -> Command {
     let raise = CeilingRaise { numbers: 1, unused_max: 1, step: 1, up_to: 77 };
     let section = SectionId { namespace, key: SectionKey::Id(0) };
-    Command::Bump { bumps: vec![Bump { section, raise }], lost: vec![], now_ms: NOW_MS }
+    Command::Bump { bumps: vec![Bump { section, raise }], skipped: vec![], now_ms: NOW_MS }
 }
 
 /// An entry with this membership, in which the nodes up to `last` are known.

@@ -165,7 +165,7 @@ async fn a_transfer_leaves_no_gap_in_keys_that_were_used_or_not_and_costs_no_bum
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_nobody_uses_loses_nine_steps_however_many_leaders_are_lost() {
+async fn a_key_that_nobody_uses_skips_nine_steps_however_many_leaders_are_lost() {
     let cluster = Cluster::start(3, |_| {}).await;
     let mut leader = cluster.leader().await;
     assert_eq!(cluster.client(leader).next(7).await.expect("a number"), 1);

@@ -17,7 +17,7 @@ impl Client {
                 key: key.into(),
                 size,
                 buffer: Mutex::default(),
-                lost: Mutex::default(),
+                unreported: Mutex::default(),
                 fetching: Arc::default(),
             }),
         }
@@ -51,7 +51,7 @@ struct Prefetcher {
     size: u64,
     buffer: Mutex<DoubleBuffer>,
     /// The failure of a segment that may have been taken in vain, until somebody was told.
-    lost: Mutex<Option<Error>>,
+    unreported: Mutex<Option<Error>>,
     /// Held while a segment is being fetched, so that one task fetches at a time.
     fetching: Arc<tokio::sync::Mutex<()>>,
 }
@@ -107,8 +107,8 @@ impl Segment {
             if let Some(number) = self.take() {
                 return Ok(number);
             }
-            let lost = self.prefetcher.lost.lock().take();
-            if let Some(error) = lost {
+            let unreported = self.prefetcher.unreported.lock().take();
+            if let Some(error) = unreported {
                 return Err(error);
             }
             self.prefetcher.fetch().await?;
@@ -131,7 +131,7 @@ impl Segment {
                     // A caller that finds the segment used up fetches again, and gets the error of that; but of numbers that
                     // may be taken nobody would hear.
                     if matches!(error, Error::OutcomeUnknown { .. }) {
-                        *prefetcher.lost.lock() = Some(error);
+                        *prefetcher.unreported.lock() = Some(error);
                     }
                 }
             });

@@ -17,13 +17,13 @@ use super::{
 };
 use crate::{
     consensus::{Group, ProposeError, TermLease},
-    sequence::{Bump, Bumped, Command, Lost, Outcome},
+    sequence::{Bump, Bumped, Command, Outcome, Skipped},
 };
 
 /// The most sections that one log entry bumps; the entry then has some 200 KB.
 pub const ENTRY_SECTIONS_MAX: usize = 8_192;
 
-/// The shortest time between two entries that only tell of numbers which nobody got.
+/// The shortest time between two entries that only tell of skipped numbers.
 const TELL_PAUSE: Duration = Duration::from_secs(10);
 
 /// A request to the bumper.
@@ -45,7 +45,7 @@ pub async fn run(
     let mut finish = None;
     // Sections that need a further bump.
     let mut again: VecDeque<MemoryPlace> = VecDeque::new();
-    // When an entry last told of numbers that nobody got.
+    // When an entry last told of skipped numbers.
     let mut told_at = Instant::now();
     loop {
         // They get at most half an entry: the other half is for sections that ask for the first time.
@@ -71,11 +71,11 @@ pub async fn run(
         let mut places: Vec<MemoryPlace> = again.drain(..first).collect();
         let calls = |place| memory.calls_waiting(place);
         places.extend(backlog.take(ENTRY_SECTIONS_MAX - first, calls).await);
-        let lost = memory.unreported().take();
-        if !lost.is_empty() {
+        let skipped = memory.unreported().take();
+        if !skipped.is_empty() {
             told_at = Instant::now();
         }
-        match bump(&group, &memory, places, lost).await {
+        match bump(&group, &memory, places, skipped).await {
             Ok(unserved) => again.extend(unserved),
             Err(error) => {
                 tracing::info!(term = memory.term(), %error, "no more bumps in this term");
@@ -98,7 +98,7 @@ pub async fn run(
     }
 }
 
-/// Proposes one entry for the sections at `places`, which also tells what was `lost`, and gives each section its answer.
+/// Proposes one entry for the sections at `places`, which also tells what was `skipped`, and gives each section its answer.
 /// Returns the places that need a further bump.
 ///
 /// # Errors
@@ -106,7 +106,7 @@ pub async fn run(
 /// The term is then lost.
 #[tracing::instrument(level = "debug", name = "propose", skip_all, fields(term = memory.term(), sections = places.len()))]
 async fn bump(
-    group: &Group, memory: &Memory, mut places: Vec<MemoryPlace>, lost: Vec<Lost>,
+    group: &Group, memory: &Memory, mut places: Vec<MemoryPlace>, skipped: Vec<Skipped>,
 ) -> Result<Vec<MemoryPlace>, ProposeError> {
     let mut bumps = Vec::with_capacity(places.len());
     {
@@ -116,17 +116,17 @@ async fn bump(
             bump.map(|bump| bumps.push(bump)).is_some()
         });
     }
-    if bumps.is_empty() && lost.is_empty() {
+    if bumps.is_empty() && skipped.is_empty() {
         return Ok(Vec::new());
     }
     let (started, entry) = (memory.now(), memory.begin_entry());
-    let (told, now_ms) = (lost.clone(), memory.wall_ms());
-    let command = Command::Bump { bumps: bumps.clone(), lost: told, now_ms };
+    let (told, now_ms) = (skipped.clone(), memory.wall_ms());
+    let command = Command::Bump { bumps: bumps.clone(), skipped: told, now_ms };
     let outcome = match group.propose(memory.term(), command).await {
         Err(error) if bumps.is_empty() => {
-            // Nobody waits for it: the term need not end. The loss that was not proposed is told later.
+            // Nobody waits for this entry: the term need not end. If it was not proposed, a later one tells of the same numbers.
             if matches!(error, ProposeError::NotLeader(_)) {
-                for Lost { namespace, by, numbers } in lost {
+                for Skipped { namespace, by, numbers } in skipped {
                     memory.unreported().note(namespace, by, numbers);
                 }
             }

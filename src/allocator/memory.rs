@@ -56,7 +56,7 @@ use crate::{
     consensus::TermLease,
     laps::EntryTimes,
     metrics::{CountsGuard, Metrics, SetMetrics, SkipCause},
-    sequence::{Bump, Bumped, Key, LostBy, Namespace, NamespaceId, SectionId, SectionUse},
+    sequence::{Bump, Bumped, Key, Namespace, NamespaceId, SectionId, SectionUse, SkippedBy},
     storage::{AppliedView, BlockingExecutor, NamespaceMap},
 };
 
@@ -103,7 +103,7 @@ pub struct Memory {
     to_checkpoint: Arc<Notify>,
     /// Held while an entry that checkpoints or releases sections is under way.
     background_entry: tokio::sync::Mutex<()>,
-    /// Numbers that nobody got, of which no entry has told yet.
+    /// Skipped numbers of which no entry has told yet.
     unreported: Unreported,
     /// The entry with numbers for calls that ended last.
     last_entry: LastEntry,
@@ -182,17 +182,17 @@ impl Memory {
         self.clock.wall_ms()
     }
 
-    /// Numbers that nobody got, of which no entry has told yet.
+    /// Skipped numbers of which no entry has told yet.
     pub fn unreported(&self) -> &Unreported {
         &self.unreported
     }
 
-    /// Counts numbers of a namespace that were taken and that nobody gets.
-    pub fn lose(&self, namespace: &Namespace, by: LostBy, numbers: u64) {
+    /// Counts numbers of a namespace that are skipped, and notes them for the accounts.
+    pub fn skip(&self, namespace: &Namespace, by: SkippedBy, numbers: u64) {
         let cause = match by {
-            LostBy::Fence => SkipCause::fence,
-            LostBy::Deadline => SkipCause::deadline,
-            LostBy::Floor => SkipCause::floor,
+            SkippedBy::Fence => SkipCause::fence,
+            SkippedBy::Deadline => SkipCause::deadline,
+            SkippedBy::Floor => SkipCause::floor,
         };
         self.counts(namespace).skip(cause, numbers);
         self.unreported.note(namespace.id, by, numbers);
@@ -202,7 +202,7 @@ impl Memory {
     /// nobody asked.
     pub fn note_passed(&self, namespace: &Namespace, numbers: u64) {
         if namespace.config.format.is_none() {
-            self.lose(namespace, LostBy::Floor, numbers);
+            self.skip(namespace, SkippedBy::Floor, numbers);
         }
     }
 

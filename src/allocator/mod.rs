@@ -62,7 +62,7 @@
 //! argument (`tests/architecture` checks it).
 //!
 //! `listing.rs` reads records and the memory for people to look at, and `hot_keys.rs` knows the keys that get most numbers.
-//! `unreported.rs` keeps what nobody got until an entry of the log tells of it.
+//! `unreported.rs` keeps skipped numbers until an entry of the log tells of them.
 //!
 //! # The folders
 //!
@@ -98,7 +98,7 @@
 //! * `key_table`: the table that finds the slot of a key.
 //! * `outcome`: the outcome of a call.
 //! * `stage`: the stages of a term.
-//! * `unreported`: numbers that nobody got, until an entry of the log tells of them.
+//! * `unreported`: skipped numbers, until an entry of the log tells of them.
 //!
 //! # Limits
 //!

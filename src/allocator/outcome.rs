@@ -4,7 +4,7 @@
 //! [`Unserved`], which says how much. One for many keys that may not wait fails with [`ManyUnserved`].
 
 use crate::{
-    sequence::{IdsFull, LostBy, OwnedKey, Range},
+    sequence::{IdsFull, OwnedKey, Range, SkippedBy},
     storage::{LowDisk, StoreError},
 };
 
@@ -91,10 +91,10 @@ pub struct UsedId {
 
 impl Why {
     /// Why numbers that were taken before this count as skipped.
-    pub fn lost_by(&self) -> LostBy {
+    pub fn skipped_by(&self) -> SkippedBy {
         match self {
-            Why::DeadlineExceeded => LostBy::Deadline,
-            _ => LostBy::Fence,
+            Why::DeadlineExceeded => SkippedBy::Deadline,
+            _ => SkippedBy::Fence,
         }
     }
 }

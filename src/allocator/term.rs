@@ -52,7 +52,7 @@ use crate::{
     laps,
     metrics::{CountsGuard, Metrics, NamespaceCounts},
     planted_bugs::{Bug, is_planted},
-    sequence::{Command, Key, LostBy, Namespace, Outcome, Range, SectionUse, TermEnd},
+    sequence::{Command, Key, Namespace, Outcome, Range, SectionUse, SkippedBy, TermEnd},
 };
 
 /// How long a call that waits for the disk or the log stays in a term that is closed. Most bumps that are under way then come
@@ -361,7 +361,7 @@ impl Term {
             Ok(())
         } else {
             self.memory.set_metrics().fence_failures.inc();
-            self.memory.lose(namespace, LostBy::Fence, held.release());
+            self.memory.skip(namespace, SkippedBy::Fence, held.release());
             Err(Why::AskLeader)
         }
     }

@@ -345,7 +345,7 @@ mod tests {
         let section = book.section_of(Key::Id(7));
         let raise = CeilingRaise { numbers: 100, unused_max: 100, step: 10, up_to: 0 };
         let bumps = vec![Bump { section: section.clone(), raise }];
-        machine.apply_now(1, [Command::Bump { bumps, lost: vec![], now_ms: 0 }]).await;
+        machine.apply_now(1, [Command::Bump { bumps, skipped: vec![], now_ms: 0 }]).await;
         let checkpoint = || Command::Checkpoint { sections: vec![section.clone()], now_ms: 0 };
         let counted = || store.metrics().skipped(SkipCause::leader_change);
         // Another node leads term 2, and counts what its entry accounts for.
@@ -400,7 +400,7 @@ mod tests {
             let namespace = namespaces.by_name(name).expect("a namespace");
             let section = namespace.section_of(Key::Id(key));
             let raise = CeilingRaise { numbers: 100, unused_max: 100, step: 100, up_to };
-            Command::Bump { bumps: vec![Bump { section, raise }], lost: vec![], now_ms }
+            Command::Bump { bumps: vec![Bump { section, raise }], skipped: vec![], now_ms }
         };
         // How many days it takes until a number is reached.
         let days = |limit: u64, now_ms| {

@@ -340,7 +340,7 @@ mod tests {
             let proposed = node
                 .context()
                 .group
-                .propose(term, Command::Bump { bumps: vec![bump], lost: vec![], now_ms: 0 });
+                .propose(term, Command::Bump { bumps: vec![bump], skipped: vec![], now_ms: 0 });
             if let Ok(Outcome::Bumped(bumped)) = proposed.await
                 && let [Bumped::Chunk(chunk)] = bumped[..]
             {

@@ -1,7 +1,7 @@
 //! The accounts of namespaces: how many numbers were handed out and skipped on each day.
 //!
 //! The state machine enters the effect of an entry on sections in the accounts of the day of the entry's time. Skipped
-//! numbers that the leader alone sees travel with its entries (`Lost`).
+//! numbers that the leader alone sees travel with its entries (`Skipped`).
 //!
 //! Invariant: a namespace has the accounts of at most `DAYS_KEPT` days.
 
@@ -38,21 +38,21 @@ pub struct DayAccounts {
     pub floor: u64,
 }
 
-/// Numbers of a namespace that were taken, and that nobody got. Only the leader sees that.
+/// Skipped numbers of a namespace, of which the leader alone knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lost {
+pub struct Skipped {
     /// The namespace.
     pub namespace: NamespaceId,
-    /// Why nobody got them.
-    pub by: LostBy,
+    /// Why they were skipped.
+    pub by: SkippedBy,
     /// How many they are.
     pub numbers: u64,
 }
 
-/// Why nobody got numbers that were taken.
+/// Why numbers were skipped, where the leader alone sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum LostBy {
-    /// The fence failed, or the call ended early for another reason, such as a handover.
+pub enum SkippedBy {
+    /// They were taken, and the fence failed, or the call ended early for another reason, such as a handover.
     Fence,
     /// The deadline of a message of several keys passed.
     Deadline,
@@ -92,13 +92,13 @@ impl DayAccounts {
     }
 }
 
-impl From<Lost> for DayAccounts {
-    fn from(lost: Lost) -> Self {
+impl From<Skipped> for DayAccounts {
+    fn from(skipped: Skipped) -> Self {
         let mut accounts = DayAccounts::default();
-        match lost.by {
-            LostBy::Fence => accounts.fence = lost.numbers,
-            LostBy::Deadline => accounts.deadline = lost.numbers,
-            LostBy::Floor => accounts.floor = lost.numbers,
+        match skipped.by {
+            SkippedBy::Fence => accounts.fence = skipped.numbers,
+            SkippedBy::Deadline => accounts.deadline = skipped.numbers,
+            SkippedBy::Floor => accounts.floor = skipped.numbers,
         }
         accounts
     }

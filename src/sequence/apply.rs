@@ -31,9 +31,9 @@ use crate::planted_bugs::{Bug, is_planted};
 pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Outcome, T::Error> {
     use Command::*;
     match command {
-        Bump { bumps, lost, now_ms } => write_sections(table, term, *now_ms, |table, entry| {
-            for lost in lost {
-                entry.accounts.add(lost.namespace, (*lost).into());
+        Bump { bumps, skipped, now_ms } => write_sections(table, term, *now_ms, |table, entry| {
+            for numbers in skipped {
+                entry.accounts.add(numbers.namespace, (*numbers).into());
             }
             let bumped = bumps.iter().map(|bump| apply_bump(table, entry, bump));
             bumped.collect::<Result<_, _>>().map(Outcome::Bumped)
@@ -386,12 +386,12 @@ fn lower_each<T: Table>(
     lower: impl Fn(SectionRecord, Progression, u64, u64) -> Option<SectionRecord>,
 ) -> Result<Outcome, T::Error> {
     let mut lowered = 0;
-    for SectionUse { section, used, lost } in sections {
+    for SectionUse { section, used, skipped } in sections {
         let lower = |before, progression, epoch| lower(before, progression, epoch, *used);
         let written = rewrite(table, entry, section, lower)?;
         if written == Some(true) {
-            let lost = DayAccounts { shared_section: *lost, ..DayAccounts::default() };
-            entry.accounts.add(section.namespace, lost);
+            let accounts = DayAccounts { shared_section: *skipped, ..DayAccounts::default() };
+            entry.accounts.add(section.namespace, accounts);
         }
         // There is nothing to return of a section whose namespace is gone.
         lowered += u64::from(written != Some(false));

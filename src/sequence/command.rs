@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     access::{AccessChange, AccessRefused},
-    accounts::Lost,
+    accounts::Skipped,
     gapless_take::{MessagePart, NoRoom, PartTaken},
     ids::{ClusterId, NodeId, SectionId},
     ledger::{LedgerRefused, MemoryDigest, TermEnd},
@@ -27,8 +27,8 @@ pub enum Command {
     Bump {
         /// The bumps.
         bumps: Vec<Bump>,
-        /// Numbers that nobody got, for the accounts.
-        lost: Vec<Lost>,
+        /// Skipped numbers, for the accounts.
+        skipped: Vec<Skipped>,
         /// When it was proposed, by the leader's clock: milliseconds since 1970.
         now_ms: u64,
     },
@@ -180,7 +180,7 @@ pub struct SectionUse {
     /// The greatest number that the epoch took in it, answered or not; its floor, if that is higher.
     pub used: u64,
     /// How many numbers the other keys of the section skip by rising to that one.
-    pub lost: u64,
+    pub skipped: u64,
 }
 
 /// The outcome of a command.

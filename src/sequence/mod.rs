@@ -39,7 +39,7 @@ pub use access::{
     PrincipalRecord, Principals, QUOTAS_MAX, Quota, TokenHash, TokenRecord, Verb, Wanted,
     check_token_name, check_uri,
 };
-pub use accounts::{DAYS_KEPT, DayAccounts, Lost, LostBy, day_of};
+pub use accounts::{DAYS_KEPT, DayAccounts, Skipped, SkippedBy, day_of};
 pub use apply::apply;
 pub use caller_ids::{NO_NETWORK, is_principal, network_of, principal_id};
 pub use command::{Bump, Bumped, Command, NamespaceRefused, Outcome, SectionUse};

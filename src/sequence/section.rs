@@ -40,7 +40,7 @@ use crate::planted_bugs::{Bug, is_planted};
 
 /// For how many epochs after its record was written a section is live, and an epoch gives a chunk of it. With few of them,
 /// leaders that are lost one after the other, before their checkpointers are through, leave sections in use that are not live.
-/// With many, a section that nobody uses any more loses much: as many steps, and what was left of its last chunk, however
+/// With many, a section that nobody uses any more skips much: as many steps, and what was left of its last chunk, however
 /// many leader changes there are. The log's entries mean something else with another value: a change of it is a change of
 /// format.
 pub const EPOCHS_LIVE: u64 = 8;

@@ -212,8 +212,7 @@ async fn a_call_that_comes_after_its_term_was_closed_is_counted_by_the_next_lead
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn numbers_that_are_lost_with_calls_are_counted_and_then_there_are_none_for_the_rest_of_the_day()
- {
+async fn numbers_that_calls_burn_are_counted_and_then_there_are_none_for_the_rest_of_the_day() {
     let limit = Quota { burnt_per_day: Some(50), ..on("*") };
     let (closed, leader) = limited(&[limit]).await;
     let by = Principal::caller(Credential::Token(hash_of(b"limited")), NO_NETWORK);
@@ -221,9 +220,9 @@ async fn numbers_that_are_lost_with_calls_are_counted_and_then_there_are_none_fo
     for node in [leader, other_than(leader)] {
         let asking = closed.at(node, "limited");
         let here = closed.cluster.nodes[&node].context().clone();
-        take(&asking, "book", 1).await.expect("nothing is lost yet at this node");
+        take(&asking, "book", 1).await.expect("nothing is burnt yet at this node");
         // The caller leaves while its keys, which are new, wait for their first step. It may leave too early or too late.
-        let losing = async {
+        let burning = async {
             for patience_ms in (0..10).cycle() {
                 key += 2;
                 let many = NextManyRequest {
@@ -239,9 +238,9 @@ async fn numbers_that_are_lost_with_calls_are_counted_and_then_there_are_none_fo
                     break;
                 }
             }
-            take(&asking, "book", 1).await.expect_err("as many are lost as may be")
+            take(&asking, "book", 1).await.expect_err("as many are burnt as may be")
         };
-        let refused = in_time("a refusal", losing).await;
+        let refused = in_time("a refusal", burning).await;
         let again_ms = assert_used_up(&refused, "may be lost with failed calls");
         assert!((DAY_MS / 2..=DAY_MS + 1).contains(&again_ms), "{again_ms}");
         take(&closed.at(node, "free"), "book", 1).await.expect("a number");

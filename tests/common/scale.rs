@@ -33,7 +33,7 @@ pub async fn fill(config: &Config, sections: u64) {
         };
         let keys = first..sections.min(first + BUMPS);
         last = LogId::new(*last.committed_leader_id(), last.index + 1);
-        let command = Command::Bump { bumps: keys.map(bump).collect(), lost: vec![], now_ms: 0 };
+        let command = Command::Bump { bumps: keys.map(bump).collect(), skipped: vec![], now_ms: 0 };
         let entry: Entry = Entry::new(last, EntryPayload::Normal(command));
         let entries = futures::stream::iter([Ok((entry, None))]);
         machine.apply(entries).await.expect("applied");

@@ -66,13 +66,13 @@ fn raise(numbers: u64) -> CeilingRaise {
 /// An entry that raises section 7 by `numbers`.
 pub fn bump(index: u64, numbers: u64) -> Entry {
     let bump = Bump { section: section(7), raise: raise(numbers) };
-    entry(index, Command::Bump { bumps: vec![bump], lost: vec![], now_ms: 0 })
+    entry(index, Command::Bump { bumps: vec![bump], skipped: vec![], now_ms: 0 })
 }
 
 /// An entry that raises each of the sections `ids`: section n by n + 1.
 pub fn bumps(index: u64, ids: Range<u64>) -> Entry {
     let bump = |id| Bump { section: section(id), raise: raise(id + 1) };
-    entry(index, Command::Bump { bumps: ids.map(bump).collect(), lost: vec![], now_ms: 0 })
+    entry(index, Command::Bump { bumps: ids.map(bump).collect(), skipped: vec![], now_ms: 0 })
 }
 
 /// Fails unless the table holds the namespace "book" alone, and the result of [`bumps`] for `ids`.

@@ -108,14 +108,14 @@ async fn check_handed_out(
     }
     // Answers that were lost on the way to a caller are among these.
     let answered = world.numbers_answered();
-    let taken_and_lost =
+    let taken_and_skipped =
         [SkipCause::fence, SkipCause::deadline, SkipCause::cancelled, SkipCause::floor];
-    let lost: u64 = taken_and_lost.map(|cause| world.skipped(cause)).iter().sum();
-    let taken = (answered + lost).saturating_sub(got_of_others);
+    let skipped: u64 = taken_and_skipped.map(|cause| world.skipped(cause)).iter().sum();
+    let taken = (answered + skipped).saturating_sub(got_of_others);
     if accounted > taken {
         return Err(format!(
             "the accounts say that {accounted} numbers were handed out at least, of {taken} that were taken: {answered} were \
-             answered, {got_of_others} of them for keys of shared sections, and {lost} were lost"
+             answered, {got_of_others} of them for keys of shared sections, and {skipped} were skipped"
         ));
     }
     Ok(())

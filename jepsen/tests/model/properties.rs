@@ -75,7 +75,7 @@ impl Model for Rules {
             Property::sometimes("so they do after a restart", |_, state: &State| {
                 state.both_terms() && state.restarts > 0
             }),
-            // 1 is the first half of the first chunk; where no trim returns 2, it is lost.
+            // 1 is the first half of the first chunk; where no trim returns 2, it is skipped.
             Property::sometimes("a handover leaves no gap", |_, state: &State| {
                 state.both_terms() && state.table.floor == 1 && state.answered & 6 == 6
             }),

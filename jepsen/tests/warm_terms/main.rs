@@ -12,7 +12,7 @@
 //! records, at any time. Order follows as well: the fence, which the other model proves, refuses a number of a term once a
 //! later term has answered. `Check::Gap`: since the last number that was handed out, at most one step is skipped for each
 //! epoch that was counted, and nothing where none was (a successor, an epoch that was returned). A section that nobody
-//! touches loses at most K steps and the rest of its last chunk: K + 1 steps in all, and no fewer (`an_idle_section_...`).
+//! touches skips at most K steps and the rest of its last chunk: K + 1 steps in all, and no fewer (`an_idle_section_...`).
 //! `Current` is answered with each read: not less than the numbers that were handed out before, and less than the numbers
 //! that are handed out later.
 //!

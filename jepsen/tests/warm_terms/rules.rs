@@ -12,7 +12,7 @@ pub struct Rules {
     pub extra: u8,
     /// The namespace's `max`, until it is raised.
     pub max: u8,
-    /// How many steps an idle section may lose in all.
+    /// How many steps an idle section may skip in all.
     pub idle_steps: u8,
     /// The parts that are searched beside the rest.
     pub with: &'static [Part],

@@ -71,7 +71,7 @@ searches! {
     an_epoch_skips_one_step_at_most_if_a_section_stays_live_for_two_epochs: holds(Rules { check: Gap, ..K2 });
     an_epoch_skips_one_step_at_most_if_a_section_stays_live_for_eight_epochs: holds(Rules { check: Gap, ..K8 });
     so_it_does_with_greater_steps: holds(Rules { check: Gap, steps: &[2], terms: 4, numbers: 8, ..K2 });
-    an_idle_section_loses_k_steps_and_the_rest_of_its_last_chunk: breaks(Rules { check: Gap, idle_steps: 2, steps: &[2], numbers: 9, ..K2 });
+    an_idle_section_skips_k_steps_and_the_rest_of_its_last_chunk: breaks(Rules { check: Gap, idle_steps: 2, steps: &[2], numbers: 9, ..K2 });
 
     chunks_of_two_epochs_are_used: happens(EpochChunksUsed);
     a_successor_goes_on_in_the_chunk_that_it_took_over: happens(SuccessorWentOn);

@@ -38,8 +38,8 @@ impl Memory {
     /// bumped.
     pub fn end_eviction(&self, sections: &[SectionUse]) -> Vec<MemoryPlace> {
         let hasher = self.shards.hasher();
-        let wanted = sections.iter().filter_map(|SectionUse { section, lost, .. }| {
-            self.counts_of(section.namespace).skip(SkipCause::shared_section, *lost);
+        let wanted = sections.iter().filter_map(|SectionUse { section, skipped, .. }| {
+            self.counts_of(section.namespace).skip(SkipCause::shared_section, *skipped);
             let number = shard_of(hasher.section_id(section));
             let place = self.shards.lock(number).end_eviction(section)?;
             Some(MemoryPlace { shard: number, section: place })

@@ -51,7 +51,7 @@ fn bumps_of(namespace: &Namespace, ids: &[u64]) -> impl Iterator<Item = Command>
     let bump = move |id: &u64| Bump { section: namespace.section_of(Key::Id(*id)), raise };
     ids.chunks(8_192).map(move |some| Command::Bump {
         bumps: some.iter().map(bump).collect(),
-        lost: Vec::new(),
+        skipped: Vec::new(),
         now_ms: 1_795_000_000_000,
     })
 }
@@ -122,7 +122,7 @@ async fn a_closed_memory_says_what_was_used_also_of_chunks_that_were_used_up() {
     close_gate(&memory);
     let section = book.section_of(Key::Id(7));
     let used = 200;
-    assert_eq!(memory.close(), Some(vec![SectionUse { section, used, lost: 0 }]));
+    assert_eq!(memory.close(), Some(vec![SectionUse { section, used, skipped: 0 }]));
 }
 
 /// In the term before, the only call for the section was given up before the record was read.

@@ -49,7 +49,8 @@ impl Reading {
         let bump = |id| Bump { section: book.section_of(Key::Id(id)), raise };
         for first in (0..books).step_by(8_192) {
             let some = first..books.min(first + 8_192);
-            let bumps = Command::Bump { bumps: some.map(bump).collect(), lost: vec![], now_ms: 0 };
+            let bumps =
+                Command::Bump { bumps: some.map(bump).collect(), skipped: vec![], now_ms: 0 };
             machine.apply_now(1, [bumps]).await;
         }
         machine.apply_now(2, [Command::BeginEpoch]).await;

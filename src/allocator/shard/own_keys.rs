@@ -229,7 +229,7 @@ impl<K: StoredKey> OwnKeys<K> {
         let progression = progression_of(slot.namespace)?;
         let owned = self.owned(number, slot, progression)?;
         let used = owned.current(Some(&slot.cursor), progression);
-        Some((SectionUse { section: section_id(slot), used, lost: 0 }, owned))
+        Some((SectionUse { section: section_id(slot), used, skipped: 0 }, owned))
     }
 
     /// The part of the section in slot number `number` that the term owns.

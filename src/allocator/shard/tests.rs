@@ -226,13 +226,13 @@ fn show_taken(taken: Result<Range, Why>) -> String {
 
 fn show_used(mut used: Vec<(bool, SectionUse)>) -> String {
     used.sort_by(|(_, a), (_, b)| a.section.cmp(&b.section));
-    let told = used.into_iter().map(|(is_used_up, SectionUse { section, used, lost })| {
+    let told = used.into_iter().map(|(is_used_up, SectionUse { section, used, skipped })| {
         let section = match section.key {
             SectionKey::Id(id) => id.to_string(),
             SectionKey::Name(name) => name.escape_ascii().to_string(),
         };
         let left = if is_used_up { "none" } else { "some" };
-        format!("section {section} used {used}, lost {lost}, {left} left")
+        format!("section {section} used {used}, skipped {skipped}, {left} left")
     });
     match told.collect::<Vec<_>>().join(", ") {
         none if none.is_empty() => "nothing".into(),
@@ -513,7 +513,7 @@ fn keys_of_a_shared_section_stand_at_the_floor_and_grow_apart() {
         current 3 -> Some(500)
         # Another section.
         current 100 -> None
-        close -> section 0 used 510, lost 8, some left
+        close -> section 0 used 510, skipped 8, some left
     "#]]);
 }
 
@@ -540,7 +540,7 @@ fn what_was_used_above_a_max_that_was_lowered_is_not_forgotten() {
         take 7 10 -> 51..60, bump
         change max=40
         current 7 -> Some(60)
-        close -> section 7 used 60, lost 0, some left
+        close -> section 7 used 60, skipped 0, some left
     "#]]);
 }
 
@@ -552,22 +552,22 @@ fn closing_tells_what_was_used_of_every_section_that_got_a_chunk() {
         # Used up.
         grant 7 0 10
         take 7 10 -> 1..10, bump
-        close -> section 7 used 10, lost 0, none left
+        close -> section 7 used 10, skipped 0, none left
         # Not used.
         grant 7 0 10
-        close -> section 7 used 0, lost 0, some left
+        close -> section 7 used 0, skipped 0, some left
         # Several, one of them without a chunk.
         grant 7 0 10
         grant 8 20 30
         take 8 3 -> 21..23, bump
         take 9 1 -> call 2 waits, bump
-        close -> section 7 used 0, lost 0, some left, section 8 used 23, lost 0, some left
+        close -> section 7 used 0, skipped 0, some left, section 8 used 23, skipped 0, some left
         close -> nothing
     "#]]);
 }
 
 #[test]
-fn closing_counts_what_each_key_of_a_shared_section_loses() {
+fn closing_counts_what_each_key_of_a_shared_section_skips() {
     transcript(expect![[r#"
         namespace section_size=100 increment=10 start=5
         grant 1 1000 2005
@@ -576,7 +576,7 @@ fn closing_counts_what_each_key_of_a_shared_section_loses() {
         take 3 5 -> 1005..1045
         # Known, and nothing taken.
         take 4 1000 -> call 1 waits
-        close -> section 0 used 1045, lost 11, some left
+        close -> section 0 used 1045, skipped 11, some left
     "#]]);
 }
 

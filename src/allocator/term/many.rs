@@ -17,7 +17,7 @@ use crate::{
     },
     laps::{self, Phase},
     metrics::NamespaceCounts,
-    sequence::{Key, LostBy, Namespace},
+    sequence::{Key, Namespace, SkippedBy},
 };
 
 impl Term {
@@ -85,12 +85,12 @@ impl Term {
         if !waiting.is_empty()
             && let Err(error) = self.wait_for_all(waiting, &mut answer, &mut held, deadline).await
         {
-            self.memory.lose(namespace, error.lost_by(), held.release());
+            self.memory.skip(namespace, error.skipped_by(), held.release());
             return Err(error.into());
         }
         if let Some(late) = answer.take_out(|why| *why == Why::LeftToNextLeader) {
             let dropped = held.split(drop_disordered(&mut answer, late, &asked.ask));
-            self.memory.lose(namespace, LostBy::Fence, dropped);
+            self.memory.skip(namespace, SkippedBy::Fence, dropped);
             if held.is_empty() {
                 return Err(Why::AskLeader.into());
             }

@@ -101,9 +101,9 @@ impl Handovers {
                 return false;
             }
             let namespaces = self.group.view.namespaces();
-            for SectionUse { section, lost, .. } in entry {
+            for SectionUse { section, skipped, .. } in entry {
                 let counts = namespaces.counts_of(section.namespace, &self.metrics);
-                counts.skip(SkipCause::shared_section, *lost);
+                counts.skip(SkipCause::shared_section, *skipped);
             }
         }
         // Every section that this term touched is trimmed. Its epoch's chunks of the others were not touched, or their records

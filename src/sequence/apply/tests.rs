@@ -5,9 +5,9 @@ mod gapless;
 
 use super::*;
 use crate::sequence::{
-    CeilingRaise, Chunk, IdsFull, LedgerRefused, Lifetime, Lost, LostBy, MemoryDigest, NUMBER_MAX,
+    CeilingRaise, Chunk, IdsFull, LedgerRefused, Lifetime, MemoryDigest, NUMBER_MAX,
     NamespaceChange, NamespaceConfig, NamespaceId, NamespaceRefused, NoRoom, PartId, RequestId,
-    SectionKey, Take, TermEnd,
+    SectionKey, Skipped, SkippedBy, Take, TermEnd,
     tests::memory_table::{MemoryTable as Memory, bumps, checkpoints, releases, run, trims},
 };
 
@@ -91,7 +91,7 @@ fn the_entry_that_creates_a_namespace_brings_the_limit_on_their_number() {
 }
 
 fn trim(id: u64, used: u64) -> Command {
-    trims(vec![SectionUse { section: section(id), used, lost: 0 }])
+    trims(vec![SectionUse { section: section(id), used, skipped: 0 }])
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_term_that_began_no_epoch_or_is_over_writes_nothing() {
 fn a_term_that_released_a_section_gets_its_next_chunk_right_above() {
     let mut table = with_book();
     run(&mut table, 1, bumps(vec![bump(7, 10)]));
-    let release = |used| releases(vec![SectionUse { section: section(7), used, lost: 0 }]);
+    let release = |used| releases(vec![SectionUse { section: section(7), used, skipped: 0 }]);
     assert_eq!(run(&mut table, 1, release(4)), Outcome::Written(1));
     assert_eq!(run(&mut table, 1, release(3)), Outcome::Written(1));
     assert_eq!(table.sections[&section(7)].max_seq, 4, "it never goes below what was used");

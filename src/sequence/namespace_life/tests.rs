@@ -296,7 +296,7 @@ fn a_leader_that_returns_a_deleted_namespaces_sections_writes_nothing() {
     let old = id_of_book(&table);
     bump(&mut table, 1, old, 10);
     delete(&mut table, false).unwrap();
-    let used = SectionUse { section: section(old, 7), used: 3, lost: 0 };
+    let used = SectionUse { section: section(old, 7), used: 3, skipped: 0 };
     assert_eq!(run(&mut table, 1, trims(vec![used])), Outcome::Written(1));
     let checkpoint = checkpoints(vec![section(old, 7)]);
     assert_eq!(run(&mut table, 1, checkpoint), Outcome::Written(0));
@@ -400,7 +400,7 @@ proptest! {
                     // All was used.
                     let used = table.sections.get(&section(id, key)).map(|record| record.max_seq);
                     let (section, used) = (section(id, key), used.unwrap_or(0));
-                    run(&mut table, term, trims(vec![SectionUse { section, used, lost: 0 }]));
+                    run(&mut table, term, trims(vec![SectionUse { section, used, skipped: 0 }]));
                 }
                 Step::Recreate => {
                     delete(&mut table, false).unwrap();

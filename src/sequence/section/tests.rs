@@ -83,7 +83,7 @@ fn a_checkpointed_section_is_live_again_and_costs_no_number() {
 }
 
 #[test]
-fn the_accounts_count_what_lost_epochs_may_have_left() {
+fn the_accounts_count_what_epochs_may_have_left_that_were_not_returned() {
     let record = bumped(3, 10_000);
     let raise = CeilingRaise { numbers: 1_000_000, unused_max: 1_000_400, step: 10_000, up_to: 0 };
     let (record, _) = record.bump(ONES, 3, raise).unwrap();
@@ -104,8 +104,8 @@ fn a_trim_returns_unused_numbers_if_the_epoch_owns_them() {
     assert_eq!(again.max_seq, 17, "said to be used");
     let returned = trimmed.epoch_chunk(ONES, 3).unwrap();
     assert_eq!(returned, chunk(17, 10_017));
-    let lost = trimmed.epoch_chunk(ONES, 4).unwrap();
-    assert_eq!(lost, chunk(10_017, 20_017));
+    let after_a_crash = trimmed.epoch_chunk(ONES, 4).unwrap();
+    assert_eq!(after_a_crash, chunk(10_017, 20_017));
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub struct MemoryTable {
 
 /// A command that was proposed at no known time.
 pub fn bumps(bumps: Vec<Bump>) -> Command {
-    Command::Bump { bumps, lost: vec![], now_ms: 0 }
+    Command::Bump { bumps, skipped: vec![], now_ms: 0 }
 }
 
 /// As [`bumps`].

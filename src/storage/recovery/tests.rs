@@ -145,12 +145,12 @@ fn unapplied_bumps_raise_ceilings_and_unapplied_trims_do_not_lower_them() {
         section: section(of),
         raise: CeilingRaise { numbers, unused_max: numbers, step: 10, up_to: 0 },
     };
-    let used = SectionUse { section: section(0), used: 95, lost: 0 };
+    let used = SectionUse { section: section(0), used: 95, skipped: 0 };
     let dir = directory(
         2,
         vec![
             Command::create_namespace(NamespaceConfig::new("late")),
-            Command::Bump { bumps: vec![bump(1, 1_000), bump(7, 20)], lost: vec![], now_ms: 0 },
+            Command::Bump { bumps: vec![bump(1, 1_000), bump(7, 20)], skipped: vec![], now_ms: 0 },
             Command::Trim { sections: vec![used], now_ms: 0 },
         ],
     );
@@ -175,7 +175,7 @@ fn an_unapplied_bump_counts_whatever_limit_a_later_entry_sets() {
         NamespaceChange { keys_max: Some(1), ..NamespaceChange::default() },
     ] {
         let unapplied = vec![
-            Command::Bump { bumps: bumps.to_vec(), lost: vec![], now_ms: 0 },
+            Command::Bump { bumps: bumps.to_vec(), skipped: vec![], now_ms: 0 },
             Command::UpdateNamespace { name: "book".to_owned(), change: change.clone() },
         ];
         let dir = directory(1, unapplied);
@@ -192,7 +192,7 @@ fn an_unapplied_bump_counts_whatever_limit_a_later_entry_sets() {
 fn bump_by_20(of: u64) -> Command {
     let raise = CeilingRaise { numbers: 20, unused_max: 20, step: 10, up_to: 0 };
     let section = section(of);
-    Command::Bump { bumps: vec![Bump { section, raise }], lost: vec![], now_ms: 0 }
+    Command::Bump { bumps: vec![Bump { section, raise }], skipped: vec![], now_ms: 0 }
 }
 
 /// The ledger of the recovered table.

@@ -41,8 +41,8 @@ impl World {
         let all = usize::MAX / 2;
         assert_eq!(self.memory.evict(all, all).0.evicted, []);
         let released = self.memory.evict(all, all).0.evicted;
-        let (section, used, lost) = (self.users.section_of(Key::Id(7)), 105, 4);
-        let expected = SectionUse { section, used, lost };
+        let (section, used, skipped) = (self.users.section_of(Key::Id(7)), 105, 4);
+        let expected = SectionUse { section, used, skipped };
         assert_eq!(released, [expected]);
         released
     }
@@ -166,7 +166,7 @@ async fn what_a_closed_memory_returns_counts_as_skipped_only_once_the_log_says_s
     let world = World::new().await;
     let (memory, section) = (&world.memory, world.users.section_of(Key::Id(7)));
     close_gate(memory);
-    assert_eq!(memory.close(), Some(vec![SectionUse { section, used: 105, lost: 4 }]));
+    assert_eq!(memory.close(), Some(vec![SectionUse { section, used: 105, skipped: 4 }]));
     assert_eq!(memory.metrics.skipped(SkipCause::shared_section), 0);
 }
 

@@ -27,7 +27,7 @@ async fn bump(
     let bump = memory.next_bump(place, &memory.view().namespaces());
     let bump = bump.expect("a bump");
     let section = bump.section.clone();
-    let command = Command::Bump { bumps: vec![bump], lost: vec![], now_ms: 0 };
+    let command = Command::Bump { bumps: vec![bump], skipped: vec![], now_ms: 0 };
     machine.apply_now(memory.term(), [command]).await;
     let record = memory.view().section(&section).expect("a record");
     let chunk = Bumped::Chunk(Chunk { old, new: record.max_seq });
@@ -96,7 +96,7 @@ async fn what_a_floor_passes_over_is_counted_once_also_if_its_caller_has_left() 
     let bump = memory.next_bump(place, &memory.view().namespaces()).expect("a bump");
     drop(answer);
     let section = bump.section.clone();
-    machine.apply_now(2, [Command::Bump { bumps: vec![bump], lost: vec![], now_ms: 0 }]).await;
+    machine.apply_now(2, [Command::Bump { bumps: vec![bump], skipped: vec![], now_ms: 0 }]).await;
     let chunk = Bumped::Chunk(Chunk { old: 200, new: 500 });
     assert!(!memory.bump_answered(place, &section, chunk, &book));
     assert_eq!(counted(), 399);
@@ -115,7 +115,7 @@ async fn a_closed_memory_says_that_a_section_was_used_up_to_its_floor_though_no_
     assert!(matches!(answer, RaiseAnswer::Done(Ok(_))) && place.is_none());
     close_gate(&memory);
     let section = uid.section_of(Key::Id(50));
-    let used = SectionUse { section: section.clone(), used: 170, lost: 0 };
+    let used = SectionUse { section: section.clone(), used: 170, skipped: 0 };
     assert_eq!(memory.close(), Some(vec![used.clone()]));
     let trim = Command::Trim { sections: vec![used], now_ms: 0 };
     machine.apply_now(2, [trim]).await;
@@ -160,7 +160,7 @@ async fn bumped(
 ) -> (u64, bool) {
     let bump = memory.next_bump(place, &memory.view().namespaces()).expect("a bump");
     let section = bump.section.clone();
-    machine.apply_now(2, [Command::Bump { bumps: vec![bump], lost: vec![], now_ms: 0 }]).await;
+    machine.apply_now(2, [Command::Bump { bumps: vec![bump], skipped: vec![], now_ms: 0 }]).await;
     let new = memory.view().section(&section).expect("a record").max_seq;
     let chunk = Bumped::Chunk(Chunk { old, new });
     (new, memory.bump_answered(place, &section, chunk, book))

@@ -172,7 +172,7 @@ impl SharedKeys {
             swept.evicted.extend(usage.map(|usage| SectionUse {
                 section: section.id.clone(),
                 used: usage.last(),
-                lost: usage.lost(),
+                skipped: usage.skipped(),
             }));
             section.queued.section.forget();
             for page in std::mem::take(&mut section.pages) {

@@ -58,13 +58,13 @@ impl Usage {
     }
 
     /// How many numbers the other keys skip by rising to [`Usage::last`].
-    pub fn lost(&self) -> u64 {
+    pub fn skipped(&self) -> u64 {
         // Their next numbers belong to one progression.
         let distance = u128::from(self.keys) * u128::from(self.next_max) - self.next_sum;
-        let lost = distance / u128::from(self.progression.increment);
+        let skipped = distance / u128::from(self.progression.increment);
         let above_floor = (self.progression).count_between(self.owned.floor, self.last());
-        let lost = lost + u128::from(self.keys_at_floor) * u128::from(above_floor);
-        u64::try_from(lost).unwrap_or(u64::MAX)
+        let skipped = skipped + u128::from(self.keys_at_floor) * u128::from(above_floor);
+        u64::try_from(skipped).unwrap_or(u64::MAX)
     }
 }
 
@@ -108,8 +108,8 @@ impl SharedKeys {
         let sections = self.sections.into_numbered();
         sections.filter_map(move |(number, section)| {
             let usage = usages[number as usize].as_ref()?;
-            let (used, lost) = (usage.last(), usage.lost());
-            Some((used >= usage.owned.ceiling, SectionUse { section: section.id, used, lost }))
+            let (used, skipped) = (usage.last(), usage.skipped());
+            Some((used >= usage.owned.ceiling, SectionUse { section: section.id, used, skipped }))
         })
     }
 }

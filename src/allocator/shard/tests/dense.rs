@@ -76,8 +76,8 @@ fn a_page_takes_in_each_key_where_it_stood_and_keys_that_come_later() {
     assert_eq!(world.current(300), Some(5_000));
     assert_eq!(world.take_and_tell(Key::Id(300), 2), "5001..5002");
     assert_eq!(world.shard.footprint().keys, 301);
-    let lost = 9 * 999 + 291 * 1_000;
-    assert_eq!(world.close(), format!("section 0 used 6002, lost {lost}, some left"));
+    let skipped = 9 * 999 + 291 * 1_000;
+    assert_eq!(world.close(), format!("section 0 used 6002, skipped {skipped}, some left"));
 }
 
 #[test]

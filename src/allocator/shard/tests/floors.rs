@@ -143,7 +143,7 @@ fn a_bump_for_the_floor_of_a_section_that_nobody_uses_leaves_next_to_nothing_unu
     let raised = later.try_recv().expect("an answer");
     assert_eq!(raised.map(shown), Ok((5_000, true, 4_700)));
     assert_eq!(world.shard.footprint().keys, 0);
-    assert_eq!(world.close(), "section 0 used 5000, lost 0, none left");
+    assert_eq!(world.close(), "section 0 used 5000, skipped 0, none left");
 }
 
 /// Otherwise its record would be that of no section once nothing of it was used, and the key would count again.
@@ -198,7 +198,7 @@ fn a_term_that_closes_says_that_the_numbers_up_to_the_floor_were_used() {
     assert_eq!(world.raise_now(2, 400), (400, true, 400));
     assert_eq!(world.take_and_tell(Key::Id(3), 5), "401..405");
     // Key 1 stands at the floor, as if it had taken what lies below.
-    assert_eq!(world.close(), "section 0 used 405, lost 5, some left");
+    assert_eq!(world.close(), "section 0 used 405, skipped 5, some left");
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_section_that_is_evicted_after_its_floor_was_raised_goes_on_above_it() {
     while swept.evicted.is_empty() {
         (world.shard).evict(&world.hasher, limits, |_| Some(progression), &mut swept);
     }
-    assert_eq!((swept.evicted[0].used, swept.evicted[0].lost), (400, 0));
+    assert_eq!((swept.evicted[0].used, swept.evicted[0].skipped), (400, 0));
     assert_eq!(world.current_of(77), Some(400), "while it is being evicted");
     let mut later = world.raise_later(2, 300);
     assert_eq!(world.shard.end_eviction(&swept.evicted[0].section), None);

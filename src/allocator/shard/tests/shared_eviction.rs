@@ -44,9 +44,9 @@ impl World {
     }
 }
 
-fn section_use(world: &World, key: u64, used: u64, lost: u64) -> SectionUse {
+fn section_use(world: &World, key: u64, used: u64, skipped: u64) -> SectionUse {
     let section = world.namespace.section_of(Key::Id(key));
-    SectionUse { section, used, lost }
+    SectionUse { section, used, skipped }
 }
 
 #[test]

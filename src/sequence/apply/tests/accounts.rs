@@ -5,8 +5,8 @@ use super::*;
 const DAY_MS: u64 = 86_400_000;
 
 /// Bumps section 7 by `numbers` on `day`.
-fn bump_on(table: &mut Memory, term: u64, day: u64, numbers: u64, lost: Vec<Lost>) {
-    let bump = Command::Bump { bumps: vec![bump(7, numbers)], lost, now_ms: day * DAY_MS + 5 };
+fn bump_on(table: &mut Memory, term: u64, day: u64, numbers: u64, skipped: Vec<Skipped>) {
+    let bump = Command::Bump { bumps: vec![bump(7, numbers)], skipped, now_ms: day * DAY_MS + 5 };
     let outcome = run(table, term, bump);
     assert!(matches!(outcome, Outcome::Bumped(_)), "{outcome:?}");
 }
@@ -24,8 +24,8 @@ fn what_entries_do_is_accounted_on_their_days_and_a_month_is_kept() {
     assert_eq!(accounts(&table, 100), Some(handed_out(10)));
     // A crash: the next term's bump finds what the last one left, and what the epoch gave.
     run(&mut table, 2, Command::BeginEpoch);
-    let lost = |namespace, numbers| Lost { namespace, by: LostBy::Fence, numbers };
-    let told = vec![lost(book, 3), lost(NamespaceId(9), 5)];
+    let fenced = |namespace, numbers| Skipped { namespace, by: SkippedBy::Fence, numbers };
+    let told = vec![fenced(book, 3), fenced(NamespaceId(9), 5)];
     bump_on(&mut table, 2, 101, 10, told);
     // The bump says that at most ten of the epoch's and its own numbers are unused.
     let skipped =
@@ -33,7 +33,7 @@ fn what_entries_do_is_accounted_on_their_days_and_a_month_is_kept() {
     assert_eq!(accounts(&table, 101), Some(skipped));
     assert_eq!(table.days.len(), 2, "no accounts of a namespace that does not exist");
     let trim = Command::Trim {
-        sections: vec![SectionUse { section: section(7), used: 38, lost: 4 }],
+        sections: vec![SectionUse { section: section(7), used: 38, skipped: 4 }],
         now_ms: 101 * DAY_MS,
     };
     run(&mut table, 2, trim);
@@ -45,8 +45,8 @@ fn what_entries_do_is_accounted_on_their_days_and_a_month_is_kept() {
 fn the_accounts_of_31_days_are_kept_and_a_clock_that_was_wrong_for_a_moment_costs_one_of_them() {
     let mut table = with_book();
     let account_on = |table: &mut Memory, day| {
-        let lost = Lost { namespace: NamespaceId(1), by: LostBy::Fence, numbers: 1 };
-        bump_on(table, 1, day, 10, vec![lost]);
+        let skipped = Skipped { namespace: NamespaceId(1), by: SkippedBy::Fence, numbers: 1 };
+        bump_on(table, 1, day, 10, vec![skipped]);
         table.days.keys().map(|(_, day)| u64::from(*day)).collect::<Vec<_>>()
     };
     let a_month: Vec<u64> = (100..131).collect();

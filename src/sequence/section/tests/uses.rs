@@ -17,7 +17,7 @@ struct Uses {
     /// How many numbers were used.
     taken: u64,
     /// True if an epoch has ended otherwise than by a trim and by being returned.
-    lost: bool,
+    has_crashed: bool,
 }
 
 impl Uses {
@@ -86,7 +86,7 @@ impl Uses {
     /// The epoch ends; what it leaves is said by `end`.
     fn end(&mut self, end: u8) {
         let before = self.used;
-        self.lost |= end != 0;
+        self.has_crashed |= end != 0;
         match end {
             // It is trimmed where it was touched, and is returned.
             0 => {
@@ -128,8 +128,8 @@ impl Uses {
         let floor = record.floor_at(epoch, 1);
         let here = self.used.saturating_sub(floor);
         assert!(floor - (self.taken - here) <= skipped, "{record:?}: more were skipped");
-        if !self.lost {
-            assert_eq!(skipped, 0, "nothing was lost");
+        if !self.has_crashed {
+            assert_eq!(skipped, 0, "each epoch was returned");
         }
     }
 }

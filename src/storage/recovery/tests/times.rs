@@ -131,7 +131,7 @@ fn a_namespace_that_was_ahead_of_the_time_goes_on_above_what_it_may_have_reached
             up_to: rongcloud().number_at(now_ms + HOUR_MS).unwrap(),
         },
     };
-    let bumps = Command::Bump { bumps: vec![bump], lost: vec![], now_ms: now_ms - 10 * HOUR_MS };
+    let bumps = Command::Bump { bumps: vec![bump], skipped: vec![], now_ms: now_ms - 10 * HOUR_MS };
     let create = Command::create_namespace(chat_config(&rongcloud()));
     let dir = directory(1, vec![create, Command::BeginEpoch, bumps]);
     let (chat, _) = recovered(&dir, &steps(100_000));
