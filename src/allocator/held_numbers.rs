@@ -12,13 +12,13 @@ use crate::{
 
 thread_local! {
     /// How many numbers were burnt by calls on this thread.
-    static LOST: Cell<u64> = const { Cell::new(0) };
+    static BURNT: Cell<u64> = const { Cell::new(0) };
 }
 
 /// How many numbers were burnt on this thread so far, because a call was dropped that held them. It wraps around. Numbers that
 /// are burnt between two looks were burnt by the code that ran between them.
-pub fn lost_on_this_thread() -> u64 {
-    LOST.get()
+pub fn burnt_on_this_thread() -> u64 {
+    BURNT.get()
 }
 
 /// How many numbers of a namespace a call has taken. If it is dropped before they are answered, for example because the
@@ -68,7 +68,7 @@ impl<C: Deref<Target = NamespaceCounts>> Drop for HeldNumbers<C> {
         if self.numbers > 0 {
             self.counts.skip(SkipCause::cancelled, self.numbers);
             // A thread that ends counts nothing any more.
-            let _ = LOST.try_with(|lost| lost.set(lost.get().wrapping_add(self.numbers)));
+            let _ = BURNT.try_with(|burnt| burnt.set(burnt.get().wrapping_add(self.numbers)));
         }
     }
 }

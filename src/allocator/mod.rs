@@ -138,7 +138,7 @@ mod unreported;
 
 pub use fence::FenceKind;
 pub use floor::{Floor, FloorOf, Raised};
-pub use held_numbers::{HeldNumbers, lost_on_this_thread};
+pub use held_numbers::{HeldNumbers, burnt_on_this_thread};
 pub use hot_keys::{HotKey, HotKeys};
 pub use listing::{
     Explained, ListedSection, ListedSections, explain, list_sections, read_accounts,

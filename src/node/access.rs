@@ -2,7 +2,7 @@
 //!
 //! `principal.rs` says who asks, and `guarded.rs` what a request needs. `wire.rs` has askers and principals in messages.
 //! `token_questions.rs` bounds how often the leader is asked about tokens. `spending.rs` bounds what a caller takes, by the
-//! counts in `quotas.rs`: `used_quota.rs` is the used part of one, and `lost_numbers.rs` counts what a call burns.
+//! counts in `quotas.rs`: `used_quota.rs` is the used part of one, and `burnt_numbers.rs` counts what a call burns.
 //! `audit.rs` tells the log who did what, and `open.rs` says what strangers reach.
 //!
 //! A request says what its caller needs ([`Guarded`]), as `proto` has it. Every way into the node checks that before anything
@@ -12,8 +12,8 @@
 //! Invariant: nothing is carried out, or told, for a caller that was not let in.
 
 mod audit;
+mod burnt_numbers;
 mod guarded;
-mod lost_numbers;
 mod open;
 mod principal;
 mod quotas;
@@ -31,7 +31,7 @@ pub use self::{
 };
 pub(super) use self::{
     audit::{Note, Subject},
-    lost_numbers::LostNumbers,
+    burnt_numbers::BurntNumbers,
     open::{
         check_founding, check_granting, check_joining, check_peer_addresses, check_peer_port,
         check_start, is_open_to_strangers, warn_of_what_is_open, what_is_open,

@@ -2,8 +2,8 @@
 //!
 //! `checked_request.rs` is a request that was checked. `sequence_request.rs` is the trait of all requests, which `next.rs`,
 //! `next_many.rs`, `current.rs` and `floors.rs` implement: they say how each kind is checked and answered.
-//! `forward_request.rs` makes the message to the leader of a request, and `lost.rs` counts numbers in replies that nobody
-//! hears.
+//! `forward_request.rs` makes the message to the leader of a request, and `unheard_answer.rs` counts numbers in replies that
+//! nobody hears.
 //!
 //! A request that this node answers at once costs nothing but its numbers. One that has to wait is counted
 //! in [`super::RequestMemory`] from then on.
@@ -17,10 +17,10 @@ pub(super) mod checked_request;
 mod current;
 mod floors;
 pub(super) mod forward_request;
-mod lost;
 mod next;
 mod next_many;
 pub(super) mod sequence_request;
+mod unheard_answer;
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -139,7 +139,7 @@ impl Numbers {
         self.admission.admit(by, message.wanted(), deadline).await?;
         match self.access.begin_taking(by, message.wanted())? {
             None => self.serve_admitted(asked, origin, deadline).await,
-            Some(lost) => lost.counted(self.serve_admitted(asked, origin, deadline)).await,
+            Some(burnt) => burnt.counted(self.serve_admitted(asked, origin, deadline)).await,
         }
     }
 
@@ -346,15 +346,15 @@ impl<Q: SequenceRequest> ForLeader for CheckedRequest<Q> {
         &self, here: &Numbers, (leader, member): (NodeId, &Member), taken_for: Option<NamespaceId>,
         _: bool, deadline: Instant,
     ) -> Attempt<Self::Answer> {
-        let counted = here.access.lost_numbers(&self.by, self.message.namespace());
-        let lost = (counted, here.counts.of(self.message.namespace()).shared());
+        let counted = here.access.burnt_numbers(&self.by, self.message.namespace());
+        let counts = (counted, here.counts.of(self.message.namespace()).shared());
         let by = (self.by.told(), self.by.to_wire());
-        let (mut request, lost) = forward_request(&self.message, taken_for, by, lost);
+        let (mut request, burnt) = forward_request(&self.message, taken_for, by, counts);
         let span = self.span.as_ref().map(|span| span.asking_leader());
         request.trace_parent = span.as_ref().map(|span| Box::new(span.to_wire()));
         // It can be asked again, and what was done may show.
         let is_found_again = self.effect() != Effect::None;
-        let sent = (request, lost);
+        let sent = (request, burnt);
         let replied = here.way.forwarder().forward(leader, member, sent, deadline).await;
         if let Some(span) = span {
             span.tell_end(end_of(&replied));

@@ -93,11 +93,11 @@ impl Quotas {
     ///
     /// # Errors
     /// [`UsedUp`] if as many were burnt as may be.
-    pub(super) fn check_lost(&self, uses: &mut [QuotaUse]) -> Result<(), UsedUp> {
+    pub(super) fn check_burnt(&self, uses: &mut [QuotaUse]) -> Result<(), UsedUp> {
         let node = self.node;
         for quota_use in uses {
             if let Some(most) = quota_use.quota.burnt_per_day {
-                let room = self.spend(quota_use, |used, now| used.lost.check(most, now));
+                let room = self.spend(quota_use, |used, now| used.burnt.check(most, now));
                 let what =
                     || format!("{most} numbers a day may be lost with failed calls at node {node}");
                 room.map_err(|full| UsedUp::new(quota_use, full, what))?;
@@ -149,16 +149,16 @@ impl Quotas {
     }
 
     /// Counts numbers that were burnt.
-    pub(super) fn lose(&self, quota_use: &mut QuotaUse, numbers: u64) {
-        self.spend(quota_use, |used, now| used.lost.add(numbers, now));
+    pub(super) fn count_burnt(&self, quota_use: &mut QuotaUse, numbers: u64) {
+        self.spend(quota_use, |used, now| used.burnt.add(numbers, now));
     }
 }
 
 #[cfg(test)]
 impl Quotas {
     /// How many numbers were burnt.
-    pub(super) fn lost(&self, quota_use: &QuotaUse) -> u64 {
-        self.spend(&mut quota_use.clone(), |used, _| used.lost.numbers)
+    pub(super) fn burnt(&self, quota_use: &QuotaUse) -> u64 {
+        self.spend(&mut quota_use.clone(), |used, _| used.burnt.numbers)
     }
 }
 
@@ -207,16 +207,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn lost_numbers_count_for_a_day_from_the_first_one_on() {
+    async fn burnt_numbers_count_for_a_day_from_the_first_one_on() {
         let (quotas, own) = (Quotas::new(1), QuotaUse::on_network(NO_NETWORK));
         let check = || {
             let most = own.quota.burnt_per_day.expect("it is limited");
-            quotas.spend(&mut own.clone(), |used, now| used.lost.check(most, now))
+            quotas.spend(&mut own.clone(), |used, now| used.burnt.check(most, now))
         };
-        quotas.lose(&mut own.clone(), 9);
+        quotas.count_burnt(&mut own.clone(), 9);
         tokio::time::advance(DAY / 2).await;
         assert_eq!(check(), Ok(()));
-        quotas.lose(&mut own.clone(), 1);
+        quotas.count_burnt(&mut own.clone(), 1);
         assert_eq!(check(), Err(QuotaFull::For(DAY / 2)));
         tokio::time::advance(DAY / 2).await;
         assert_eq!(check(), Ok(()));

@@ -2,7 +2,7 @@
 //! counts its calls. Numbers are counted by the node that takes them.
 
 use super::{
-    Access, LostNumbers, Principal, Who,
+    Access, BurntNumbers, Principal, Who,
     quotas::{QuotaUse, UsedUp},
 };
 use crate::{
@@ -39,15 +39,15 @@ impl Access {
     /// As [`Access::count_call`].
     pub(in crate::node) fn begin_taking(
         &self, by: &Principal, wanted: Wanted<'_>,
-    ) -> Result<Option<LostNumbers>, Refusal> {
+    ) -> Result<Option<BurntNumbers>, Refusal> {
         let mut uses = self.quota_uses(by, wanted);
         // Mostly nothing is limited.
         if uses.is_empty() {
             return Ok(None);
         }
         self.count_call_of(&mut uses, by, wanted)?;
-        self.quotas.check_lost(&mut uses).map_err(|full| self.used_up(by, &full))?;
-        Ok(LostNumbers::of_call(&self.quotas, uses))
+        self.quotas.check_burnt(&mut uses).map_err(|full| self.used_up(by, &full))?;
+        Ok(BurntNumbers::of_call(&self.quotas, uses))
     }
 
     /// Counts numbers, or ids, of a namespace that this node is asked for.
@@ -65,10 +65,10 @@ impl Access {
     }
 
     /// The counter of the numbers that a call about a namespace burns; `None` if nothing limits them.
-    pub(in crate::node) fn lost_numbers(
+    pub(in crate::node) fn burnt_numbers(
         &self, by: &Principal, namespace: &str,
-    ) -> Option<LostNumbers> {
-        LostNumbers::of_call(&self.quotas, self.quota_uses_on(by, namespace))
+    ) -> Option<BurntNumbers> {
+        BurntNumbers::of_call(&self.quotas, self.quota_uses_on(by, namespace))
     }
 
     /// The uses of quotas that a caller has on the namespace on which it wants something, if it has any.

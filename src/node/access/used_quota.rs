@@ -27,14 +27,14 @@ pub(super) struct Used {
     /// The numbers that were asked for in the last second.
     pub numbers: Rate,
     /// The numbers that were burnt.
-    pub lost: LostSince,
+    pub burnt: BurntSince,
     /// When something was used last.
     pub last: Duration,
 }
 
 /// How many numbers were burnt since a moment.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct LostSince {
+pub(super) struct BurntSince {
     since: Duration,
     /// How many.
     pub numbers: u64,
@@ -90,38 +90,38 @@ impl Used {
         Used {
             calls: Rate::none_used(quota.calls_per_second, clock),
             numbers: Rate::none_used(quota.numbers_per_second, clock),
-            lost: LostSince::default(),
+            burnt: BurntSince::default(),
             last: clock.now(),
         }
     }
 
     /// Whether it is as if nothing had been used.
     pub(super) fn is_over(&self, now: Duration) -> bool {
-        now.saturating_sub(self.last) > SECOND && self.lost.now(now).numbers == 0
+        now.saturating_sub(self.last) > SECOND && self.burnt.now(now).numbers == 0
     }
 }
 
-impl LostSince {
+impl BurntSince {
     /// The numbers that still count: none after a day.
-    fn now(self, now: Duration) -> LostSince {
+    fn now(self, now: Duration) -> BurntSince {
         match self.numbers > 0 && now.saturating_sub(self.since) < DAY {
             true => self,
-            false => LostSince { since: now, numbers: 0 },
+            false => BurntSince { since: now, numbers: 0 },
         }
     }
 
     /// Counts so many more.
     pub(super) fn add(&mut self, numbers: u64, now: Duration) {
-        let lost = self.now(now);
-        *self = LostSince { numbers: lost.numbers.saturating_add(numbers), ..lost };
+        let burnt = self.now(now);
+        *self = BurntSince { numbers: burnt.numbers.saturating_add(numbers), ..burnt };
     }
 
     /// Whether fewer were burnt than may be.
     pub(super) fn check(self, most: NonZeroU64, now: Duration) -> Result<(), QuotaFull> {
-        let lost = self.now(now);
-        match lost.numbers < most.get() {
+        let burnt = self.now(now);
+        match burnt.numbers < most.get() {
             true => Ok(()),
-            false => Err(QuotaFull::For((lost.since + DAY).saturating_sub(now))),
+            false => Err(QuotaFull::For((burnt.since + DAY).saturating_sub(now))),
         }
     }
 }

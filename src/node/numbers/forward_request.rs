@@ -5,10 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use prost::Message;
 
-use super::{lost::LostAnswer, sequence_request::SequenceRequest};
+use super::{sequence_request::SequenceRequest, unheard_answer::UnheardAnswer};
 use crate::{
     metrics::NamespaceCounts,
-    node::{access::LostNumbers, way::forward::LostWithReply},
+    node::{access::BurntNumbers, way::forward::BurntWithReply},
     proto::peer::{Asker, ForwardRequest},
     sequence::NamespaceId,
 };
@@ -18,8 +18,8 @@ use crate::{
 /// are `counted`, and in `counts`.
 pub(in crate::node) fn forward_request<Q: SequenceRequest>(
     request: &Q, namespace: Option<NamespaceId>, (caller, by): (Option<u64>, Option<Asker>),
-    (counted, counts): (Option<LostNumbers>, Arc<NamespaceCounts>),
-) -> (ForwardRequest, Box<dyn LostWithReply>) {
+    (counted, counts): (Option<BurntNumbers>, Arc<NamespaceCounts>),
+) -> (ForwardRequest, Box<dyn BurntWithReply>) {
     let forwarded = ForwardRequest {
         method: Bytes::from_static(Q::METHOD.as_bytes()),
         message: request.encode_to_vec().into(),
@@ -28,13 +28,13 @@ pub(in crate::node) fn forward_request<Q: SequenceRequest>(
         by,
         ..ForwardRequest::default()
     };
-    let lost = LostAnswer {
-        counts: request.counts_to_lose(),
+    let unheard = UnheardAnswer {
+        counts: request.counts_to_burn(),
         numbers_of: numbers_of_answer::<Q>,
         counted,
         namespace: counts,
     };
-    (forwarded, Box::new(lost))
+    (forwarded, Box::new(unheard))
 }
 
 fn numbers_of_answer<Q: SequenceRequest>(answer: &Bytes, counts: &[u64]) -> u64 {

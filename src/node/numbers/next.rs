@@ -71,7 +71,7 @@ impl SequenceRequest for NextRequest {
         Ok(NextResponse { first, last, increment, route: None })
     }
 
-    fn counts_to_lose(&self) -> Option<Vec<u64>> {
+    fn counts_to_burn(&self) -> Option<Vec<u64>> {
         self.request_id.is_none().then(|| vec![count_of(self)])
     }
 

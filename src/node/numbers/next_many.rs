@@ -121,7 +121,7 @@ impl SequenceRequest for NextManyRequest {
         numbers_of(&answer.firsts, &self.counts)
     }
 
-    fn counts_to_lose(&self) -> Option<Vec<u64>> {
+    fn counts_to_burn(&self) -> Option<Vec<u64>> {
         self.request_id.is_none().then(|| self.counts.clone())
     }
 

@@ -121,7 +121,7 @@ pub trait SequenceRequest: Operation + Guarded {
 
     /// How many numbers of each key are burnt if its answer is lost, or one of each if there are no counts. `None`: none, since
     /// what was taken under a request id is given to a caller that asks again.
-    fn counts_to_lose(&self) -> Option<Vec<u64>> {
+    fn counts_to_burn(&self) -> Option<Vec<u64>> {
         None
     }
 

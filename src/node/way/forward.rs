@@ -62,10 +62,10 @@ pub struct Forwarder {
 }
 
 /// The numbers that are burnt if nobody hears the reply to a request.
-pub trait LostWithReply: Send {
+pub trait BurntWithReply: Send {
     /// The reply that nobody heard brought this answer, or none. `is_served` says that the caller's call goes on, or is just
     /// given up: what counts the numbers that it burns counts these, too.
-    fn lose(&self, answer: Option<&Bytes>, is_served: bool);
+    fn burn(&self, answer: Option<&Bytes>, is_served: bool);
 }
 
 struct PendingForward {
@@ -77,16 +77,16 @@ struct PendingForward {
 /// Where the reply to a request goes. If this is dropped, the caller learns that its reply is lost.
 struct ReplyTo {
     caller: oneshot::Sender<HeldReply>,
-    lost: Box<dyn LostWithReply>,
+    burnt: Box<dyn BurntWithReply>,
 }
 
 impl ReplyTo {
     /// Passes a reply on. `None`: nothing was done.
     fn send(self, reply: Option<Reply>) {
-        let ReplyTo { caller, lost } = self;
-        if let Err(mut unheard) = caller.send(HeldReply { reply, lost: Some(lost) }) {
+        let ReplyTo { caller, burnt } = self;
+        if let Err(mut unheard) = caller.send(HeldReply { reply, burnt: Some(burnt) }) {
             // The caller gave up before: nobody is served here.
-            unheard.lose(false);
+            unheard.burn(false);
         }
     }
 }
@@ -94,30 +94,30 @@ impl ReplyTo {
 /// A reply on the way to its caller. If that has gone, the numbers in the reply are burnt.
 struct HeldReply {
     reply: Option<Reply>,
-    /// `None` once somebody has heard it, or it is lost.
-    lost: Option<Box<dyn LostWithReply>>,
+    /// `None` once somebody has heard the reply, or its numbers are burnt.
+    burnt: Option<Box<dyn BurntWithReply>>,
 }
 
 impl HeldReply {
     fn take(mut self) -> Reply {
-        self.lost = None;
+        self.burnt = None;
         self.reply.take().unwrap_or_else(nothing_done)
     }
 
-    fn lose(&mut self, is_served: bool) {
-        if let Some(lost) = self.lost.take() {
+    fn burn(&mut self, is_served: bool) {
+        if let Some(burnt) = self.burnt.take() {
             let answer = match &self.reply {
                 Some(Reply::Answer(answer)) => Some(answer),
                 Some(_) | None => None,
             };
-            lost.lose(answer, is_served);
+            burnt.burn(answer, is_served);
         }
     }
 }
 
 impl Drop for HeldReply {
     fn drop(&mut self) {
-        self.lose(true);
+        self.burn(true);
     }
 }
 
@@ -147,13 +147,13 @@ impl Forwarder {
     /// [`NoReply`] if the stream breaks or the deadline passes. Numbers that were taken are burnt.
     #[tracing::instrument(level = "debug", name = "forward", skip_all, fields(leader))]
     pub async fn forward(
-        &self, leader: NodeId, member: &Member, sent: (ForwardRequest, Box<dyn LostWithReply>),
+        &self, leader: NodeId, member: &Member, sent: (ForwardRequest, Box<dyn BurntWithReply>),
         deadline: Instant,
     ) -> Result<Reply, NoReply> {
         let started = std::time::Instant::now();
         let (caller, answer) = oneshot::channel();
-        let (request, lost) = sent;
-        let to = ReplyTo { caller, lost };
+        let (request, burnt) = sent;
+        let to = ReplyTo { caller, burnt };
         let pending = PendingForward { request, deadline, to };
         let exchange = async {
             let link = self.link(leader, member);
@@ -334,7 +334,7 @@ mod tests {
     use crate::{
         metrics::SkipCause,
         node::{
-            access::LostNumbers,
+            access::BurntNumbers,
             numbers::{forward_request::forward_request, sequence_request::SequenceRequest},
         },
         proto::v1::{NextManyRequest, NextManyResponse, NextRequest, NextResponse},
@@ -343,12 +343,12 @@ mod tests {
     /// How many numbers are skipped, and counted against a quota, when `reply` comes after the caller of `request` has gone, or
     /// has not looked at it.
     fn skipped<Q: SequenceRequest>(request: &Q, reply: &Reply) -> u64 {
-        let (metrics, counted) = (Metrics::new(), LostNumbers::of_somebody());
+        let (metrics, counted) = (Metrics::new(), BurntNumbers::of_somebody());
         let deliver = |gives_up_before: bool| {
             let (caller, mut answer) = oneshot::channel();
-            let lost = (Some(counted.clone()), metrics.namespaces().of(1, "book").shared());
-            let (_, lost) = forward_request(request, None, (None, None), lost);
-            let to = ReplyTo { caller, lost };
+            let counts = (Some(counted.clone()), metrics.namespaces().of(1, "book").shared());
+            let (_, burnt) = forward_request(request, None, (None, None), counts);
+            let to = ReplyTo { caller, burnt };
             if gives_up_before {
                 answer.close();
             }

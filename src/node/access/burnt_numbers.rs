@@ -7,50 +7,50 @@ use std::{
 };
 
 use super::quotas::{QuotaUse, Quotas};
-use crate::allocator::lost_on_this_thread;
+use crate::allocator::burnt_on_this_thread;
 
-/// Counts the numbers that a call burns: they were taken for it, and nobody gets them.
+/// The counter of the numbers that a call burns: it adds them to what its caller has used of its quotas.
 #[derive(Clone)]
-pub struct LostNumbers {
+pub struct BurntNumbers {
     quotas: Arc<Quotas>,
     uses: Vec<QuotaUse>,
 }
 
-impl LostNumbers {
-    /// That of a call; `None` if nothing limits the numbers that it burns.
-    pub(super) fn of_call(quotas: &Arc<Quotas>, mut uses: Vec<QuotaUse>) -> Option<LostNumbers> {
+impl BurntNumbers {
+    /// The counter for a call that uses these quotas. `None` if none of them limits the numbers that it burns.
+    pub(super) fn of_call(quotas: &Arc<Quotas>, mut uses: Vec<QuotaUse>) -> Option<BurntNumbers> {
         uses.retain(|quota_use| quota_use.quota.burnt_per_day.is_some());
-        (!uses.is_empty()).then_some(LostNumbers { quotas: quotas.clone(), uses })
+        (!uses.is_empty()).then_some(BurntNumbers { quotas: quotas.clone(), uses })
     }
 
     /// Counts so many more.
     pub fn add(&self, numbers: u64) {
         if numbers > 0 {
             for quota_use in &self.uses {
-                self.quotas.lose(&mut quota_use.clone(), numbers);
+                self.quotas.count_burnt(&mut quota_use.clone(), numbers);
             }
         }
     }
 
     /// Runs `serving`. The numbers that are burnt meanwhile are counted, also if this is dropped before its end.
     pub async fn counted<F: Future>(self, serving: F) -> F::Output {
-        CountedCall { lost: self, serving: Some(Box::pin(serving)) }.await
+        CountedCall { burnt: self, serving: Some(Box::pin(serving)) }.await
     }
 
     /// Runs `does`. The numbers that are burnt meanwhile are counted.
     pub fn count<T>(&self, does: impl FnOnce() -> T) -> T {
-        let before = lost_on_this_thread();
+        let before = burnt_on_this_thread();
         let done = does();
-        self.add(lost_on_this_thread().wrapping_sub(before));
+        self.add(burnt_on_this_thread().wrapping_sub(before));
         done
     }
 }
 
 #[cfg(test)]
-impl LostNumbers {
+impl BurntNumbers {
     /// Counts against the quota of a token.
-    pub fn of_somebody() -> LostNumbers {
-        LostNumbers {
+    pub fn of_somebody() -> BurntNumbers {
+        BurntNumbers {
             quotas: Quotas::new(1),
             uses: vec![QuotaUse::on_network(crate::sequence::NO_NETWORK)],
         }
@@ -58,13 +58,13 @@ impl LostNumbers {
 
     /// How many were counted.
     pub fn total(&self) -> u64 {
-        self.quotas.lost(&self.uses[0])
+        self.quotas.burnt(&self.uses[0])
     }
 }
 
 /// A call that is being served.
 struct CountedCall<F> {
-    lost: LostNumbers,
+    burnt: BurntNumbers,
     /// `None` once it is dropped.
     serving: Option<Pin<Box<F>>>,
 }
@@ -73,9 +73,9 @@ impl<F: Future> Future for CountedCall<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let CountedCall { lost, serving } = self.get_mut();
+        let CountedCall { burnt, serving } = self.get_mut();
         match serving {
-            Some(serving) => lost.count(|| serving.as_mut().poll(context)),
+            Some(serving) => burnt.count(|| serving.as_mut().poll(context)),
             None => Poll::Pending,
         }
     }
@@ -83,8 +83,8 @@ impl<F: Future> Future for CountedCall<F> {
 
 impl<F> Drop for CountedCall<F> {
     fn drop(&mut self) {
-        let CountedCall { lost, serving } = self;
-        lost.count(|| drop(serving.take()));
+        let CountedCall { burnt, serving } = self;
+        burnt.count(|| drop(serving.take()));
     }
 }
 
@@ -94,17 +94,17 @@ mod tests {
     use crate::{allocator::HeldNumbers, metrics::Metrics};
 
     #[tokio::test]
-    async fn what_a_call_loses_is_counted_whether_it_returns_or_is_dropped() {
-        let counted = LostNumbers::of_somebody();
-        let lost = || counted.clone();
+    async fn what_a_call_burns_is_counted_whether_it_returns_or_is_dropped() {
+        let counted = BurntNumbers::of_somebody();
+        let counter = || counted.clone();
         let counts = Metrics::new().namespaces().others().shared();
-        let told = lost().counted(async {
+        let told = counter().counted(async {
             tokio::task::yield_now().await;
             drop(HeldNumbers::new(&*counts, 3));
             HeldNumbers::new(&*counts, 100).release()
         });
         assert_eq!(told.await, 100);
-        let dropped = lost().counted(async {
+        let dropped = counter().counted(async {
             let _held = HeldNumbers::new(&*counts, 4);
             std::future::pending::<()>().await;
         });
