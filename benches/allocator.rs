@@ -12,7 +12,7 @@ use ratchet::{
     allocator::{FenceKind, GaplessLimits, MemoryLimits, Term, TermOptions},
     clock::BootClock,
     metrics::Metrics,
-    node::{CheckedRequest, Config, Node, Origin, Principal, Seams, to_key},
+    node::{Asker, CheckedRequest, Config, Node, Origin, Seams, to_key},
     proto::v1::CurrentRequest,
     sequence::{Key, Namespace, NamespaceConfig, NamespaceId, OwnedKey},
     server,
@@ -126,7 +126,7 @@ impl Drop for Bench {
 fn book() -> CheckedRequest<CurrentRequest> {
     let key = to_key(&OwnedKey::Id(0));
     let current = CurrentRequest { namespace: "book".into(), key, ..CurrentRequest::default() };
-    CheckedRequest::new(current, Principal::node(1)).expect("a request")
+    CheckedRequest::new(current, Asker::node(1)).expect("a request")
 }
 
 fn random_keys(count: usize, below: u64) -> Vec<u64> {

@@ -19,7 +19,7 @@ use crate::common::{
 };
 use futures::future::join_all;
 use ratchet::{
-    node::{Principal, hash_of},
+    node::{Asker, hash_of},
     proto::v1::RevokeTokenRequest,
     sequence::{Credential, NO_NETWORK},
 };
@@ -298,7 +298,7 @@ async fn an_export_of_which_nothing_is_taken_ends_once_the_token_of_its_reader_i
     let token = "a-token-of-who-exports";
     closed::create(&mut admin, token, "ci", vec![grant("read:*")]).await.expect("a token");
     let here = closed.cluster.nodes[&leader].context();
-    let by = Principal::caller(Credential::Token(hash_of(token.as_bytes())), NO_NETWORK);
+    let by = Asker::caller(Credential::Token(hash_of(token.as_bytes())), NO_NETWORK);
     let export = here.exports.begin("book", &by, Instant::now() + PATIENCE).await;
     let mut export = export.expect("an export");
     assert!(!export.end().is_cancelled());

@@ -17,7 +17,7 @@ use ratchet::{
     },
     clock::BootClock,
     metrics::{Metrics, SkipCause},
-    node::{CheckedRequest, Origin, Principal, Unanswered},
+    node::{Asker, CheckedRequest, Origin, Unanswered},
     proto::v1::{
         CreateNamespaceRequest, DeleteNamespaceRequest, KeyKind, NextManyRequest, NextRequest,
         Outcome,
@@ -123,7 +123,7 @@ async fn a_request_of_a_follower_that_takes_the_namespace_for_an_older_one_is_no
     assert_eq!((known(follower), older.1), (Some(older), false));
 
     let next = NextRequest { namespace: INVOICE.to_owned(), key: id(7), ..NextRequest::default() };
-    let next = CheckedRequest::new(next, Principal::node(1)).expect("a request");
+    let next = CheckedRequest::new(next, Asker::node(1)).expect("a request");
     let deadline = tokio::time::Instant::now() + PATIENCE;
     let mistaken = Origin::Peer { namespace: Some(older.0), again: false };
     let leading = cluster.nodes[&leader].context();
@@ -150,7 +150,7 @@ async fn a_request_of_a_follower_that_takes_the_namespace_for_an_older_one_is_no
         request_id: Some("a".into()),
         ..NextRequest::default()
     };
-    let with_id = CheckedRequest::new(with_id, Principal::node(1)).expect("a request");
+    let with_id = CheckedRequest::new(with_id, Asker::node(1)).expect("a request");
     // On a busy machine its time may be over before the leader is asked.
     eventually("a call of which nobody knows whether it is done", async || {
         let deadline = tokio::time::Instant::now() + Duration::from_millis(1_500);

@@ -7,7 +7,7 @@ use crate::common::{
 use prost::Message;
 use ratchet::{
     consensus::{MembershipChange, ProposeError},
-    node::{Origin, Principal, ServedOperation, Unanswered},
+    node::{Asker, Origin, ServedOperation, Unanswered},
     proto::{
         Operation, Refusal, reason_of,
         v1::{
@@ -377,7 +377,7 @@ async fn passed_on<Q: Operation>(
     let origin = Origin::Peer { namespace: None, again };
     let deadline = tokio::time::Instant::now() + PATIENCE;
     let message = request.encode_to_vec().into();
-    let asked = (message, &Principal::node(1));
+    let asked = (message, &Asker::node(1));
     match context.operations.call(operation, asked, (origin, None), deadline).await {
         Ok((answer, _)) => Ok(Q::Answer::decode(answer).expect("an answer")),
         Err(Unanswered::Refused(refusal)) => Err(refusal),

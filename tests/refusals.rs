@@ -11,7 +11,7 @@ use crate::common::{
 };
 use ratchet::{
     consensus::{RaftRpc, Transport},
-    node::{CheckedRequest, Origin, Principal, config::FenceKind},
+    node::{Asker, CheckedRequest, Origin, config::FenceKind},
     proto::{
         peer::{Header, HelloRequest, RaftMessage, peer_client::PeerClient},
         v1::{
@@ -235,7 +235,7 @@ async fn a_leader_that_was_deposed_refuses_nothing_by_the_namespaces_that_it_kne
     let create = CreateNamespaceRequest { name: "late".to_owned(), ..Default::default() };
     cluster.client(next).admin.create_namespace(create).await.expect("created");
     let late = NextRequest { namespace: "late".to_owned(), key: id(7), ..NextRequest::default() };
-    let late = CheckedRequest::new(late, Principal::node(1)).expect("a request");
+    let late = CheckedRequest::new(late, Asker::node(1)).expect("a request");
     let shared = cluster.nodes[&deposed].context();
     let deadline = tokio::time::Instant::now() + PATIENCE;
     let mut asking = pin!(shared.numbers.serve(&late, Origin::Client, deadline));

@@ -3,7 +3,7 @@
 use crate::common::{PATIENCE, cluster::Cluster, eventually, id, other_than, until};
 use ratchet::{
     metrics::SkipCause,
-    node::{CheckedRequest, Origin, Principal, config::FenceKind},
+    node::{Asker, CheckedRequest, Origin, config::FenceKind},
     proto::v1::{GapsRequest, NextManyRequest, NextRequest},
 };
 use tokio::time::Instant;
@@ -16,7 +16,7 @@ fn next(book: u64, count: u64) -> CheckedRequest<NextRequest> {
         count: Some(count),
         ..NextRequest::default()
     };
-    CheckedRequest::new(next, Principal::node(1)).expect("a request")
+    CheckedRequest::new(next, Asker::node(1)).expect("a request")
 }
 
 /// How many numbers the `leader` has counted that leaders before it left, once it has checkpointed so many sections.
@@ -34,7 +34,7 @@ fn next_many<const N: usize>(ids: [u64; N], counts: [u64; N]) -> CheckedRequest<
         counts: counts.into(),
         ..NextManyRequest::default()
     };
-    CheckedRequest::new(next, Principal::node(1)).expect("a request")
+    CheckedRequest::new(next, Asker::node(1)).expect("a request")
 }
 
 #[tokio::test(flavor = "multi_thread")]

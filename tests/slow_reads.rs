@@ -12,7 +12,7 @@ use futures::future::join_all;
 use ratchet::{
     allocator::WAITING_KEY_BYTES,
     metrics::{HandoverEnd, HandoverPhase, SkipCause},
-    node::{CheckedRequest, Node, Origin, Principal, SequenceRequest},
+    node::{Asker, CheckedRequest, Node, Origin, SequenceRequest},
     proto::v1::{CurrentManyRequest, NextManyRequest, RaiseRequest},
 };
 use tokio::{task::JoinHandle, time::Instant};
@@ -61,7 +61,7 @@ impl Slow {
         let node = self.cluster.nodes[&node].context().clone();
         let deadline = Instant::now() + PATIENCE;
         tokio::spawn(async move {
-            let asked = CheckedRequest::new(request, Principal::node(1)).expect("a request");
+            let asked = CheckedRequest::new(request, Asker::node(1)).expect("a request");
             let answered = node.numbers.serve(&asked, Origin::Client, deadline).await;
             answered.expect("an answer, from the next leader")
         })

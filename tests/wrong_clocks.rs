@@ -23,7 +23,7 @@ use crate::common::{
 use ratchet::{
     clock::{BootClock, Clock},
     metrics::HandoverEnd,
-    node::{NodeContext, Principal},
+    node::{Asker, NodeContext},
     proto::{
         Refusal,
         v1::{ClockStatus, Reason, TakeWorkerBackRequest, TakeWorkerBackResponse},
@@ -304,7 +304,7 @@ async fn take_back_date(
         ceiling_ms,
         vouched: true,
     };
-    node.operations.ask(&request, &Principal::node(1), deadline).await.map(|(answer, _)| answer)
+    node.operations.ask(&request, &Asker::node(1), deadline).await.map(|(answer, _)| answer)
 }
 
 #[tokio::test(flavor = "multi_thread")]

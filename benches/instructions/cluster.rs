@@ -15,7 +15,7 @@ use futures::{
 use ratchet::{
     clock::{Clock, Instant},
     consensus::{Destination, RaftRpc, Transport},
-    node::{Addresses, Config, Node, Principal, Seams},
+    node::{Addresses, Asker, Config, Node, Seams},
     proto::{
         Refusal,
         peer::{peer_server::Peer, *},
@@ -59,10 +59,8 @@ impl Cluster {
         let context = cluster.nodes[&1].context().clone();
         cluster.run(async {
             let deadline = tokio::time::Instant::now() + PATIENCE;
-            let founded = context
-                .operations
-                .ask(&FoundRequest::default(), &Principal::node(1), deadline)
-                .await;
+            let founded =
+                context.operations.ask(&FoundRequest::default(), &Asker::node(1), deadline).await;
             founded.expect("the cluster is founded");
         });
         cluster

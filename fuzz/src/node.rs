@@ -8,7 +8,7 @@ use axum::{
     http::{Request, StatusCode},
 };
 use ratchet::{
-    node::{Addresses, Config, Node, NodeContext, Principal, Seams, hash_of},
+    node::{Addresses, Asker, Config, Node, NodeContext, Seams, hash_of},
     proto::v1::{CreateTokenRequest, Grant, SetGrantsRequest, Verb},
     server::fuzzing,
     storage::BlockingExecutor,
@@ -90,7 +90,7 @@ impl FuzzedNode {
     pub fn start_closed() -> Self {
         let node = FuzzedNode::start();
         node.run(async {
-            let (operations, local) = (&node.context.operations, Principal::local());
+            let (operations, local) = (&node.context.operations, Asker::local());
             let deadline = Instant::now() + START_TIME_MAX;
             let grant = Grant { verb: Verb::Next.into(), namespaces: "book".to_owned() };
             let token = CreateTokenRequest {

@@ -12,7 +12,7 @@ use axum::{
     http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header::AUTHORIZATION},
 };
 use libfuzzer_sys::fuzz_target;
-use ratchet::{node::Principal, server::fuzzing};
+use ratchet::{node::Asker, server::fuzzing};
 use ratchet_fuzz::node::{FuzzedNode, TOKEN};
 use tower::ServiceExt;
 
@@ -99,7 +99,7 @@ fn answer(headers: HeaderMap) -> (StatusCode, Vec<u8>) {
 }
 
 /// The principal of a caller with these headers.
-fn asker(headers: &HeaderMap) -> Result<Principal, String> {
+fn asker(headers: &HeaderMap) -> Result<Asker, String> {
     fuzzing::asks_with(headers).map_err(|refused| refused.to_string())
 }
 

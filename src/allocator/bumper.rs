@@ -124,7 +124,7 @@ async fn bump(
     let command = Command::Bump { bumps: bumps.clone(), skipped: told, now_ms };
     let outcome = match group.propose(memory.term(), command).await {
         Err(error) if bumps.is_empty() => {
-            // Nobody waits for this entry: the term need not end. If it was not proposed, a later one tells of the same numbers.
+            // Nobody waits for it: the term need not end. If it was not proposed, a later entry tells of the same numbers.
             if matches!(error, ProposeError::NotLeader(_)) {
                 for Skipped { namespace, by, numbers } in skipped {
                     memory.unreported().note(namespace, by, numbers);

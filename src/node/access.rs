@@ -1,6 +1,6 @@
 //! The check of a caller: whether what it asks for is granted to it.
 //!
-//! `principal.rs` says who asks, and `guarded.rs` what a request needs. `wire.rs` has askers and principals in messages.
+//! `asker.rs` says who asks, and `guarded.rs` what a request needs. `wire.rs` has askers and principals in messages.
 //! `token_questions.rs` bounds how often the leader is asked about tokens. `spending.rs` bounds what a caller takes, by the
 //! counts in `quotas.rs`: `used_quota.rs` is the used part of one, and `burnt_numbers.rs` counts what a call burns.
 //! `audit.rs` tells the log who did what, and `open.rs` says what strangers reach.
@@ -11,11 +11,11 @@
 //!
 //! Invariant: nothing is carried out, or told, for a caller that was not let in.
 
+mod asker;
 mod audit;
 mod burnt_numbers;
 mod guarded;
 mod open;
-mod principal;
 mod quotas;
 mod spending;
 mod token_questions;
@@ -23,10 +23,10 @@ mod used_quota;
 mod wire;
 
 pub use self::{
+    asker::{Asker, hash_of},
     audit::{AUDIT, Entrance, RefusedCertificate},
     guarded::Guarded,
     open::are_peers_nodes,
-    principal::{Principal, hash_of},
     wire::written_quotas,
 };
 pub(super) use self::{
@@ -55,9 +55,9 @@ use tokio::{
 };
 
 use self::{
+    asker::{Who, refused},
     audit::{Audit, AuditedCaller},
     open::is_exposed,
-    principal::{Who, refused},
     quotas::Quotas,
     token_questions::TokenQuestions,
 };
@@ -124,7 +124,7 @@ impl Access {
     /// UNAUTHENTICATED if it shows nothing and has to, or what it shows is worth nothing; PERMISSION_DENIED if that is not
     /// granted to it, or is not served where it asks; UNAVAILABLE if this node has heard of no leader for long. None of them
     /// tells what exists.
-    pub fn check(&self, by: &Principal, wanted: Wanted<'_>) -> Result<(), Refusal> {
+    pub fn check(&self, by: &Asker, wanted: Wanted<'_>) -> Result<(), Refusal> {
         self.check_entrance(by, wanted)?;
         let principals = self.group.view.principals();
         if wanted == Wanted::OnAll(Verb::Admin) {
@@ -138,7 +138,7 @@ impl Access {
 
     /// Whether a caller that was let in before is so still: it is looked up again once somebody may do something else, or a
     /// second has passed.
-    pub fn is_let_in_still(&self, known: &mut LetIn, by: &Principal) -> Result<(), Refusal> {
+    pub fn is_let_in_still(&self, known: &mut LetIn, by: &Asker) -> Result<(), Refusal> {
         let (principals, now) = (self.group.view.principals(), Instant::now());
         let is_same = known.principals.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &principals));
         if is_same && known.until.is_some_and(|until| now < until) {
@@ -152,7 +152,7 @@ impl Access {
 
     /// Returns once a caller may not do any more what it wants, with why: nothing else looks at that while it hears of
     /// something.
-    pub async fn until_refused(&self, by: &Principal, wanted: Wanted<'_>) -> Refusal {
+    pub async fn until_refused(&self, by: &Asker, wanted: Wanted<'_>) -> Refusal {
         until_fails(|| self.check(by, wanted)).await
     }
 
@@ -160,23 +160,23 @@ impl Access {
     ///
     /// # Errors
     /// As [`Access::check`].
-    pub fn let_in(&self, by: &Principal, wanted: Wanted<'_>) -> Result<(), Refusal> {
+    pub fn let_in(&self, by: &Asker, wanted: Wanted<'_>) -> Result<(), Refusal> {
         self.check(by, wanted).inspect_err(|refused| self.turned_away(by, wanted, refused))
     }
 
     /// Has the audit tell of a call that was `refused` because of who asks.
-    pub fn turned_away(&self, by: &Principal, wanted: Wanted<'_>, refused: &Refusal) {
-        if let Some(asker) = self.asker(by) {
-            self.audit.turned_away(&asker, None, &Subject::of(wanted), refused);
+    pub fn turned_away(&self, by: &Asker, wanted: Wanted<'_>, refused: &Refusal) {
+        if let Some(caller) = self.audited(by) {
+            self.audit.turned_away(&caller, None, &Subject::of(wanted), refused);
         }
     }
 
     /// Refuses a call of `by` that shows several tokens, and has the audit tell of it. Nobody looks whose they are.
-    pub fn several_tokens(&self, by: &Principal) -> Refusal {
+    pub fn several_tokens(&self, by: &Asker) -> Refusal {
         let refused = Refusal::from(SeveralTokens);
         if let Some(entrance) = by.entrance {
-            let asker = AuditedCaller::with_several_tokens(entrance);
-            self.audit.turned_away(&asker, None, &Subject::of(Wanted::Anything), &refused);
+            let caller = AuditedCaller::with_several_tokens(entrance);
+            self.audit.turned_away(&caller, None, &Subject::of(Wanted::Anything), &refused);
         }
         refused
     }
@@ -190,7 +190,7 @@ impl Access {
     ///
     /// # Errors
     /// As [`Access::several_tokens`].
-    pub fn check_shows_no_token(&self, by: &Principal) -> Result<(), Refusal> {
+    pub fn check_shows_no_token(&self, by: &Asker) -> Result<(), Refusal> {
         match by.shown() {
             Credential::Token(_) => Err(self.several_tokens(by)),
             Credential::Nothing | Credential::Certificate(_) => Ok(()),
@@ -199,23 +199,23 @@ impl Access {
 
     /// As [`Access::turned_away`], of a call of this method.
     pub(super) fn turned_away_from(
-        &self, by: &Principal, method: &'static str, subject: &Subject, refused: &Refusal,
+        &self, by: &Asker, method: &'static str, subject: &Subject, refused: &Refusal,
     ) {
-        if let Some(asker) = self.asker(by) {
-            self.audit.turned_away(&asker, Some(method), subject, refused);
+        if let Some(caller) = self.audited(by) {
+            self.audit.turned_away(&caller, Some(method), subject, refused);
         }
     }
 
     /// The line of the audit about an administrative call, written once it has ended. `None` if another node was asked, which
     /// writes it.
     pub(super) fn begin(
-        &self, by: &Principal, method: &'static str, subject: Subject,
+        &self, by: &Asker, method: &'static str, subject: Subject,
     ) -> Option<Note<'_>> {
-        Some(self.audit.begin(self.asker(by)?, method, subject))
+        Some(self.audit.begin(self.audited(by)?, method, subject))
     }
 
     /// The caller that asks this node, as the audit tells it.
-    fn asker(&self, by: &Principal) -> Option<AuditedCaller> {
+    fn audited(&self, by: &Asker) -> Option<AuditedCaller> {
         let shown = match by.shown() {
             Credential::Token(hash) => Some(hash.id()),
             Credential::Nothing | Credential::Certificate(_) => None,
@@ -226,7 +226,7 @@ impl Access {
     }
 
     /// How a caller is called where people read: the name of its token, the URI of its certificate, `anonymous`, or `local`.
-    pub fn name_of(&self, by: &Principal) -> String {
+    pub fn name_of(&self, by: &Asker) -> String {
         by.name(&self.group.view.principals())
     }
 
@@ -239,7 +239,7 @@ impl Access {
     /// Sees that an administrative call has come where this node serves such: if administrators have a port of their own, that
     /// is none of the ports for clients. A caller there does not learn what its token is worth. A node that passes a call on
     /// has checked it: the call comes here without an entrance.
-    fn check_entrance(&self, by: &Principal, wanted: Wanted<'_>) -> Result<(), Refusal> {
+    fn check_entrance(&self, by: &Asker, wanted: Wanted<'_>) -> Result<(), Refusal> {
         let verb = wanted.verb().filter(|verb| verb.is_administrative());
         let is_elsewhere =
             self.config.admin_listen.is_some() && by.entrance.is_some_and(Entrance::is_client_port);
@@ -257,7 +257,7 @@ impl Access {
     /// Sees that no stranger founds a cluster: nobody has a token by then. Nodes that know one another by certificates are
     /// founded by who may open a data directory, or shows a certificate; others that strangers reach, also by who comes over
     /// loopback.
-    fn check_founder(&self, by: &Principal) -> Result<(), Refusal> {
+    fn check_founder(&self, by: &Asker) -> Result<(), Refusal> {
         let is_stranger = matches!(by.who, Who::Caller(Credential::Nothing | Credential::Token(_)));
         let is_near = |entrance: Entrance| entrance.address.is_none_or(|at| at.is_loopback());
         let config = &self.config;
@@ -280,12 +280,12 @@ impl Access {
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED if that principal has as many connections as it may have.
-    pub fn connection_is_used_by(&self, by: &Principal) -> Result<(), Refusal> {
+    pub fn connection_is_used_by(&self, by: &Asker) -> Result<(), Refusal> {
         Guest::is_asked_here_by(|| self.id_of(by))
     }
 
     /// The id of a caller where callers share something: `None` if this node knows of its address alone.
-    pub fn id_of(&self, by: &Principal) -> Option<u64> {
+    pub fn id_of(&self, by: &Asker) -> Option<u64> {
         match by.shown() {
             Credential::Nothing => None,
             shown => self.group.view.principals().id_of(shown, || self.group.leader_wall_ms()),
@@ -293,7 +293,7 @@ impl Access {
     }
 
     /// Whether this node knows what a caller shows.
-    pub fn knows(&self, by: &Principal) -> bool {
+    pub fn knows(&self, by: &Asker) -> bool {
         match by.shown() {
             Credential::Token(hash) => {
                 self.group.view.principals().get(&PrincipalKey::Token(*hash)).is_some()
@@ -304,7 +304,7 @@ impl Access {
 
     /// Sees that this node may know who may do what by now. Its knowledge that a cluster is open may be old, too.
     fn check_is_in_touch(
-        &self, by: &Principal, wanted: Wanted<'_>, principals: &Principals,
+        &self, by: &Asker, wanted: Wanted<'_>, principals: &Principals,
     ) -> Result<(), Refusal> {
         if matches!(by.who, Who::Local | Who::Node(_)) {
             return Ok(());

@@ -8,7 +8,7 @@ use prost::Message;
 use tokio::time::Instant;
 
 use super::{
-    access::{Access, Principal},
+    access::{Access, Asker},
     callers::RETRY_AFTER_MS,
     common::Common,
     requests::operation::facts_of,
@@ -59,7 +59,7 @@ impl Admission {
     /// As [`Access::check`](super::Access::check); UNAVAILABLE if the leader was to be asked and gave no answer;
     /// RESOURCE_EXHAUSTED if the caller's principal has as many connections as it may have.
     pub async fn admit(
-        &self, by: &Principal, wanted: Wanted<'_>, deadline: Instant,
+        &self, by: &Asker, wanted: Wanted<'_>, deadline: Instant,
     ) -> Result<(), Refusal> {
         let admitted = self.admit_without_audit(by, wanted, deadline).await;
         admitted.inspect_err(|refused| self.access.turned_away(by, wanted, refused))
@@ -70,7 +70,7 @@ impl Admission {
     /// # Errors
     /// As [`Admission::admit`].
     pub(super) async fn admit_without_audit(
-        &self, by: &Principal, wanted: Wanted<'_>, deadline: Instant,
+        &self, by: &Asker, wanted: Wanted<'_>, deadline: Instant,
     ) -> Result<(), Refusal> {
         self.access.connection_is_used_by(by)?;
         match self.access.check(by, wanted) {
@@ -87,7 +87,7 @@ impl Admission {
     }
 
     async fn learn_token(
-        &self, by: &Principal, wanted: Wanted<'_>, refusal: Refusal, deadline: Instant,
+        &self, by: &Asker, wanted: Wanted<'_>, refusal: Refusal, deadline: Instant,
     ) -> Result<(), Refusal> {
         let Credential::Token(hash) = by.shown() else {
             return Err(refusal);
@@ -116,7 +116,7 @@ impl Admission {
         }
         let asked = peer::KnowsTokenRequest { sha256: hash.0.to_vec().into() };
         let message = asked.encode_to_vec().into();
-        let question = WhetherKnown { shows: by, message, node: Principal::node(self.node) };
+        let question = WhetherKnown { shows: by, message, node: Asker::node(self.node) };
         let answered = self.way.to_leader(self, &question, (Origin::Client, false), deadline);
         if !answered.await.map_err(|_| not_heard())? {
             return Err(refusal);
@@ -135,10 +135,10 @@ const FACTS: Facts = facts_of::<peer::KnowsTokenRequest>();
 /// The question of this node whether the leader knows a token.
 struct WhetherKnown<'a> {
     /// The caller that shows it.
-    shows: &'a Principal,
+    shows: &'a Asker,
     message: Bytes,
     /// This node, which asks for itself.
-    node: Principal,
+    node: Asker,
 }
 
 impl ForLeader for WhetherKnown<'_> {

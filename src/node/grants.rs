@@ -15,7 +15,7 @@ use tokio::{
 use super::{
     Config,
     access::{
-        Guarded, Principal, Subject, check_granting, check_peer_addresses, in_order, invalid,
+        Asker, Guarded, Subject, check_granting, check_peer_addresses, in_order, invalid,
         read_grants, read_hash, read_key, read_quotas, to_wire, written_quotas,
     },
     common::Common,
@@ -59,9 +59,9 @@ impl Grants {
     /// it waited.
     ///
     /// # Errors
-    /// DEADLINE_EXCEEDED if another change takes that long; else those of [`Principal::check_still`].
+    /// DEADLINE_EXCEEDED if another change takes that long; else those of [`Asker::check_still`].
     async fn turn(
-        &self, by: &Principal, wanted: Wanted<'_>, deadline: Instant,
+        &self, by: &Asker, wanted: Wanted<'_>, deadline: Instant,
     ) -> Result<OwnedMutexGuard<()>, Refusal> {
         let turn = timeout_at(time_to_tell(deadline), self.turn.clone().lock_owned()).await;
         let turn = turn.map_err(|_| {
@@ -175,7 +175,7 @@ impl ByLeader for v1::CreateTokenRequest {
     }
 
     async fn carry_out(
-        self, grants: &Grants, (term, by): (&Term, &Principal), deadline: Instant,
+        self, grants: &Grants, (term, by): (&Term, &Asker), deadline: Instant,
     ) -> Attempt<v1::Principal> {
         check_token_name(&self.name).map_err(|why| invalid(&why))?;
         let (hash, granted) = (read_hash(&self.sha256)?, read_grants(&self.grants)?);
@@ -223,7 +223,7 @@ impl ByLeader for v1::RevokeTokenRequest {
     }
 
     async fn carry_out(
-        self, grants: &Grants, (term, by): (&Term, &Principal), deadline: Instant,
+        self, grants: &Grants, (term, by): (&Term, &Asker), deadline: Instant,
     ) -> Attempt<v1::RevokeTokenResponse> {
         let turn = grants.turn(by, self.wanted(), deadline).await?;
         let mut meant: Vec<_> = grants.group.view.principals().tokens_named(&self.name).collect();
@@ -293,7 +293,7 @@ impl ByLeader for v1::SetGrantsRequest {
     }
 
     async fn carry_out(
-        self, grants: &Grants, (term, by): (&Term, &Principal), deadline: Instant,
+        self, grants: &Grants, (term, by): (&Term, &Asker), deadline: Instant,
     ) -> Attempt<v1::Principal> {
         let key = read_key(&self.principal, self.addresses.as_deref())?;
         let granted = read_grants(&self.grants)?;
@@ -332,7 +332,7 @@ impl ByLeader for v1::SetQuotasRequest {
     }
 
     async fn carry_out(
-        self, grants: &Grants, (term, by): (&Term, &Principal), deadline: Instant,
+        self, grants: &Grants, (term, by): (&Term, &Asker), deadline: Instant,
     ) -> Attempt<v1::SetQuotasResponse> {
         let quotas = read_quotas(&self.quotas)?;
         let turn = grants.turn(by, self.wanted(), deadline).await?;
@@ -386,7 +386,7 @@ impl ByLeader for v1::ListPrincipalsRequest {
     type Service = Grants;
 
     async fn carry_out(
-        self, grants: &Grants, _: (&Term, &Principal), _: Instant,
+        self, grants: &Grants, _: (&Term, &Asker), _: Instant,
     ) -> Attempt<v1::ListPrincipalsResponse> {
         let principals = grants.group.view.principals();
         let principals = in_order(&principals).into_iter();
@@ -414,7 +414,7 @@ impl ByLeader for peer::KnowsTokenRequest {
     type Service = Grants;
 
     async fn carry_out(
-        self, grants: &Grants, _: (&Term, &Principal), _: Instant,
+        self, grants: &Grants, _: (&Term, &Asker), _: Instant,
     ) -> Attempt<peer::KnowsTokenResponse> {
         let key = PrincipalKey::Token(read_hash(&self.sha256)?);
         let known = grants.group.view.principals().get(&key).is_some();

@@ -31,7 +31,7 @@ use self::{
     under_way::{Handover, HandoverOutcome},
 };
 use super::{
-    access::{Guarded, Principal, Subject},
+    access::{Asker, Guarded, Subject},
     requests::operation::ByLeader,
     way::{attempt::Attempt, patience::time_to_tell, search::leader_of},
 };
@@ -66,7 +66,7 @@ impl ByLeader for v1::TransferLeadershipRequest {
     }
 
     async fn carry_out(
-        self, handovers: &Arc<Handovers>, _: (&Term, &Principal), deadline: Instant,
+        self, handovers: &Arc<Handovers>, _: (&Term, &Asker), deadline: Instant,
     ) -> Attempt<v1::TransferLeadershipResponse> {
         if let Some(to) = self.to {
             handovers.members.known(to)?;

@@ -26,7 +26,7 @@ use self::{
 };
 use super::{
     Config,
-    access::{Guarded, Principal},
+    access::{Asker, Guarded},
     admission::Admission,
     common::Common,
     formats::{IDS_MAX, ORDERS_MAX, id_format, invalid},
@@ -149,7 +149,7 @@ impl Ids {
     /// left; RESOURCE_EXHAUSTED, with a time after which to ask again, if every worker id is held until the deadline, the
     /// ids until then are used up, or other requests hold the memory; UNAVAILABLE if no leader leases a worker id in time.
     pub async fn next(
-        self: &Arc<Self>, request: &NextIdsRequest, (by, span): (&Principal, Option<&Span>),
+        self: &Arc<Self>, request: &NextIdsRequest, (by, span): (&Asker, Option<&Span>),
         deadline: Instant,
     ) -> Result<(MadeIds, Reservation), Refusal> {
         let about = || About {
@@ -167,7 +167,7 @@ impl Ids {
 
     /// As [`Ids::next`]. The call is not counted.
     async fn make_granted(
-        self: &Arc<Self>, request: &NextIdsRequest, by: &Principal, deadline: Instant,
+        self: &Arc<Self>, request: &NextIdsRequest, by: &Asker, deadline: Instant,
     ) -> Result<(MadeIds, Reservation), Refusal> {
         // Before anything waits.
         check(request)?;
@@ -319,8 +319,8 @@ impl Ids {
     }
 
     /// This node, as it asks the leader for itself.
-    fn as_node(&self) -> Principal {
-        Principal::node(self.config.node_id)
+    fn as_node(&self) -> Asker {
+        Asker::node(self.config.node_id)
     }
 
     /// Takes the leader's time into account, in the answer to what was asked at `asked_at`. A late answer says little.

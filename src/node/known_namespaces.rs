@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    access::Principal, admission::Admission, common::Common, namespaces::kind,
-    operations::Operations, requests::checks::check_namespace,
+    access::Asker, admission::Admission, common::Common, namespaces::kind, operations::Operations,
+    requests::checks::check_namespace,
 };
 use crate::{
     consensus::Group,
@@ -54,7 +54,7 @@ impl KnownNamespaces {
     /// Those of [`Admission::admit`]; NOT_FOUND if there is no such namespace, INVALID_ARGUMENT if there can be none of that
     /// name, and those of [`Operations::ask`].
     pub async fn keys_of(
-        &self, wanted: Wanted<'_>, by: &Principal, deadline: Instant,
+        &self, wanted: Wanted<'_>, by: &Asker, deadline: Instant,
     ) -> Result<KeysOf, Refusal> {
         self.admission.admit(by, wanted, deadline).await?;
         let namespace = wanted.namespace().unwrap_or_default();
@@ -82,7 +82,7 @@ impl KnownNamespaces {
     /// # Errors
     /// As [`KnownNamespaces::keys_of`].
     pub async fn key_kind(
-        &self, wanted: Wanted<'_>, by: &Principal, deadline: Instant,
+        &self, wanted: Wanted<'_>, by: &Asker, deadline: Instant,
     ) -> Result<KeyKind, Refusal> {
         Ok(self.keys_of(wanted, by, deadline).await?.kind)
     }
@@ -90,7 +90,7 @@ impl KnownNamespaces {
     /// Has the leader tell of a namespace.
     async fn ask_leader(&self, name: &str, deadline: Instant) -> Result<v1::Namespace, Refusal> {
         let get = v1::GetNamespaceRequest { namespace: name.to_owned() };
-        let node = Principal::node(self.node);
+        let node = Asker::node(self.node);
         Ok(Box::pin(self.operations.ask(&get, &node, deadline)).await?.0)
     }
 

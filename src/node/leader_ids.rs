@@ -24,7 +24,7 @@ use self::{
 };
 use super::{
     Config,
-    access::Principal,
+    access::Asker,
     common::Common,
     formats::{WorkerIds, leases_of, worker_ids},
     requests::{checks::namespace_named, operation::ByLeader},
@@ -50,7 +50,7 @@ impl ByLeader for v1::LeaseWorkerRequest {
     type Service = LeaderIds;
 
     async fn carry_out(
-        self, leader: &LeaderIds, (term, _): (&Term, &Principal), deadline: Instant,
+        self, leader: &LeaderIds, (term, _): (&Term, &Asker), deadline: Instant,
     ) -> Attempt<v1::WorkerLease> {
         let ids = leader.worker_ids(&self.namespace)?;
         check_holder(&self.holder)?;
@@ -89,7 +89,7 @@ impl ByLeader for v1::ReleaseWorkerRequest {
     type Service = LeaderIds;
 
     async fn carry_out(
-        self, leader: &LeaderIds, (term, _): (&Term, &Principal), deadline: Instant,
+        self, leader: &LeaderIds, (term, _): (&Term, &Asker), deadline: Instant,
     ) -> Attempt<v1::ReleaseWorkerResponse> {
         let ids = leader.worker_ids(&self.namespace)?;
         let held = self.held.ok_or_else(|| {
@@ -112,7 +112,7 @@ impl ByLeader for v1::ListWorkersRequest {
     type Service = LeaderIds;
 
     async fn carry_out(
-        self, leader: &LeaderIds, _: (&Term, &Principal), deadline: Instant,
+        self, leader: &LeaderIds, _: (&Term, &Asker), deadline: Instant,
     ) -> Attempt<v1::ListWorkersResponse> {
         let ids = namespace_named(&leader.group, &self.namespace).and_then(leases_of)?;
         let reading = timeout_at(deadline, read_workers(&leader.group.view, ids.namespace));

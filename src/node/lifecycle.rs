@@ -294,7 +294,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        node::{CheckedRequest, Origin, Principal, Unanswered},
+        node::{Asker, CheckedRequest, Origin, Unanswered},
         proto::v1::{self, Key, NextRequest, Reason, key},
         sequence::{
             Bump, Bumped, CeilingRaise, Chunk, Command, NamespaceId, Outcome, SectionId, SectionKey,
@@ -397,7 +397,7 @@ mod tests {
             key: Some(Key { kind: Some(key::Kind::Id(7)) }),
             ..NextRequest::default()
         };
-        let asked = CheckedRequest::new(asked, Principal::node(1)).expect("a request");
+        let asked = CheckedRequest::new(asked, Asker::node(1)).expect("a request");
         let ask = || context.numbers.serve(&asked, Origin::Client, forever);
         ask().await.expect("a number");
         node.halt().await;

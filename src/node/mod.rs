@@ -90,7 +90,7 @@ mod wall_clock;
 mod way;
 
 pub use access::{
-    AUDIT, Access, Entrance, Guarded, LetIn, Principal, RefusedCertificate, SeveralTokens,
+    AUDIT, Access, Asker, Entrance, Guarded, LetIn, RefusedCertificate, SeveralTokens,
     are_peers_nodes, hash_of, written_quotas,
 };
 pub use callers::{

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use self::checked_fields::{check_created, check_updated};
 use super::{
-    access::{Access, Guarded, Principal, Subject},
+    access::{Access, Asker, Guarded, Subject},
     common::Common,
     formats::{SequenceWish, check_sequence, for_new_namespace, id_format},
     requests::{
@@ -82,7 +82,7 @@ impl ByLeader for v1::CreateNamespaceRequest {
     }
 
     async fn carry_out(
-        self, namespaces: &Namespaces, (term, _): (&Term, &Principal), _: Instant,
+        self, namespaces: &Namespaces, (term, _): (&Term, &Asker), _: Instant,
     ) -> Attempt<v1::Namespace> {
         check_created(&self).map_err(invalid)?;
         // The epoch from which its format counts time must not lie in the future.
@@ -117,7 +117,7 @@ impl ByLeader for v1::GetNamespaceRequest {
     type Service = Namespaces;
 
     async fn carry_out(
-        self, namespaces: &Namespaces, _: (&Term, &Principal), _: Instant,
+        self, namespaces: &Namespaces, _: (&Term, &Asker), _: Instant,
     ) -> Attempt<v1::Namespace> {
         Ok(to_wire(&namespace_named(&namespaces.group, &self.namespace)?))
     }
@@ -127,7 +127,7 @@ impl ByLeader for v1::ListNamespacesRequest {
     type Service = Namespaces;
 
     async fn carry_out(
-        self, namespaces: &Namespaces, (_, by): (&Term, &Principal), _: Instant,
+        self, namespaces: &Namespaces, (_, by): (&Term, &Asker), _: Instant,
     ) -> Attempt<v1::ListNamespacesResponse> {
         let (known, access) = (namespaces.group.view.namespaces(), &namespaces.access);
         let may_be_seen = |namespace: &&Namespace| {
@@ -158,7 +158,7 @@ impl ByLeader for v1::UpdateNamespaceRequest {
     }
 
     async fn carry_out(
-        self, namespaces: &Namespaces, (term, _): (&Term, &Principal), _: Instant,
+        self, namespaces: &Namespaces, (term, _): (&Term, &Asker), _: Instant,
     ) -> Attempt<v1::Namespace> {
         check_namespace(&self.namespace)?;
         check_updated(&self).map_err(invalid)?;
@@ -196,7 +196,7 @@ impl ByLeader for v1::DeleteNamespaceRequest {
     }
 
     async fn carry_out(
-        self, namespaces: &Namespaces, (term, _): (&Term, &Principal), _: Instant,
+        self, namespaces: &Namespaces, (term, _): (&Term, &Asker), _: Instant,
     ) -> Attempt<v1::DeleteNamespaceResponse> {
         let v1::DeleteNamespaceRequest { namespace: name, confirm, forget } = self;
         check_namespace(&name)?;

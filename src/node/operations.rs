@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use self::services::OperationServices;
 use super::{
-    access::{Access, Guarded, Note, Principal, Subject},
+    access::{Access, Asker, Guarded, Note, Subject},
     admission::Admission,
     common::Common,
     request_memory::{RequestMemory, Reservation},
@@ -70,15 +70,15 @@ struct Led {
 
 /// Lets the caller in, if it may, and counts the call.
 type Admit =
-    for<'a> fn(&'a Admission, &'a Principal, Bytes, Instant) -> BoxFuture<'a, Result<(), Refusal>>;
+    for<'a> fn(&'a Admission, &'a Asker, Bytes, Instant) -> BoxFuture<'a, Result<(), Refusal>>;
 
 /// Sees that the caller may have it, by what this node knows.
-type Check = fn(&Access, &Principal, &Bytes) -> Result<(), Refusal>;
+type Check = fn(&Access, &Asker, &Bytes) -> Result<(), Refusal>;
 
 /// The flag: an attempt before may have carried it out.
 type CarryOut = for<'a> fn(
     &'a OperationServices,
-    (&'a Term, &'a Principal),
+    (&'a Term, &'a Asker),
     (Bytes, bool),
     Instant,
 ) -> BoxFuture<'a, Attempt<Bytes>>;
@@ -154,7 +154,7 @@ where
 }
 
 fn admit<'a, Q: Operation + Guarded>(
-    admission: &'a Admission, by: &'a Principal, message: Bytes, deadline: Instant,
+    admission: &'a Admission, by: &'a Asker, message: Bytes, deadline: Instant,
 ) -> BoxFuture<'a, Result<(), Refusal>> {
     let admitting = async move {
         let asked: Q = decoded(message)?;
@@ -165,7 +165,7 @@ fn admit<'a, Q: Operation + Guarded>(
 }
 
 fn check<Q: Operation + Guarded>(
-    access: &Access, by: &Principal, message: &Bytes,
+    access: &Access, by: &Asker, message: &Bytes,
 ) -> Result<(), Refusal> {
     let asked: Q = decoded(message.clone())?;
     access.check(by, asked.wanted())
@@ -207,9 +207,7 @@ impl ServedOperation {
     }
 
     /// The line of the audit about a call, if it is administrative, and this node was asked.
-    fn note<'a>(
-        &self, access: &'a Access, (message, by): (&Bytes, &Principal),
-    ) -> Option<Note<'a>> {
+    fn note<'a>(&self, access: &'a Access, (message, by): (&Bytes, &Asker)) -> Option<Note<'a>> {
         match by.asks_here() && (self.is_administrative)(message) {
             true => access.begin(by, self.method, (self.subject)(message, None)?),
             false => None,
@@ -218,7 +216,7 @@ impl ServedOperation {
 
     /// Has the audit tell how a call has ended, if that is to be told.
     fn tell<T>(
-        &self, access: &Access, note: Option<Note<'_>>, (message, by): (&Bytes, &Principal),
+        &self, access: &Access, note: Option<Note<'_>>, (message, by): (&Bytes, &Asker),
         called: &Attempt<(Bytes, T)>, is_let_in: bool,
     ) {
         match (note, called) {
@@ -274,7 +272,7 @@ impl Operations {
     /// [`Unanswered`]: those of [`Admission::admit`]; a refusal with what was wrong; RESOURCE_EXHAUSTED if other requests and
     /// answers hold the memory; or, for a peer's request, that another node is to be asked.
     pub async fn call(
-        &self, operation: &'static ServedOperation, (message, by): (Bytes, &Principal),
+        &self, operation: &'static ServedOperation, (message, by): (Bytes, &Asker),
         (origin, span): (Origin, Option<&Span>), deadline: Instant,
     ) -> Attempt<(Bytes, Option<Reservation>)> {
         let forwarded_here = origin != Origin::Client;
@@ -289,7 +287,7 @@ impl Operations {
 
     /// As [`Operations::call`]. The log does not tell if it is slow.
     async fn call_unwatched(
-        &self, operation: &'static ServedOperation, (message, by): (Bytes, &Principal),
+        &self, operation: &'static ServedOperation, (message, by): (Bytes, &Asker),
         from: (Origin, Option<&Span>), deadline: Instant,
     ) -> Attempt<(Bytes, Option<Reservation>)> {
         let admitted = (operation.admit)(&self.admission, by, message.clone(), deadline).await;
@@ -304,7 +302,7 @@ impl Operations {
 
     /// Has an operation carried out for a caller that may have that.
     async fn carry_out(
-        &self, operation: &'static ServedOperation, (message, by): (Bytes, &Principal),
+        &self, operation: &'static ServedOperation, (message, by): (Bytes, &Asker),
         (origin, span): (Origin, Option<&Span>), deadline: Instant,
     ) -> Attempt<(Bytes, Option<Reservation>)> {
         let expected = (operation.bytes)(&self.services, &message)?;
@@ -326,7 +324,7 @@ impl Operations {
     /// # Errors
     /// As [`Operations::call`].
     pub async fn ask<Q: Operation>(
-        &self, request: &Q, by: &Principal, deadline: Instant,
+        &self, request: &Q, by: &Asker, deadline: Instant,
     ) -> Result<(Q::Answer, Option<Reservation>), Refusal> {
         self.ask_in(None, request, by, deadline).await
     }
@@ -336,7 +334,7 @@ impl Operations {
     /// # Errors
     /// As [`Operations::call`].
     pub async fn ask_in<Q: Operation>(
-        &self, span: Option<&Span>, request: &Q, by: &Principal, deadline: Instant,
+        &self, span: Option<&Span>, request: &Q, by: &Asker, deadline: Instant,
     ) -> Result<(Q::Answer, Option<Reservation>), Refusal> {
         let asked = (encoded(request), by);
         let calling =
@@ -352,7 +350,7 @@ struct OperationCall<'a> {
     check: Check,
     led: &'static Led,
     message: Bytes,
-    by: &'a Principal,
+    by: &'a Asker,
     span: Option<&'a Span>,
 }
 

@@ -16,7 +16,7 @@ use tokio::{sync::Mutex, time::Instant};
 use self::recent_activity::Activity;
 use super::{
     Config,
-    access::{Principal, what_is_open},
+    access::{Asker, what_is_open},
     common::Common,
     members::Members,
     requests::operation::{ByAskedNode, ByLeader},
@@ -48,7 +48,7 @@ impl ByLeader for v1::StatusRequest {
     const PATIENCE: Duration = FOR_STATUS;
 
     async fn carry_out(
-        self, status: &Arc<Status>, _: (&Term, &Principal), _: Instant,
+        self, status: &Arc<Status>, _: (&Term, &Asker), _: Instant,
     ) -> Attempt<v1::StatusResponse> {
         Ok(status.now())
     }

@@ -23,8 +23,7 @@ use tonic::{Request, Status};
 use self::errors::count_stream_error;
 use crate::{
     node::{
-        Attempt, Caller, CheckedRequest, NodeContext, Origin, Principal, Reservation,
-        SequenceRequest,
+        Asker, Attempt, Caller, CheckedRequest, NodeContext, Origin, Reservation, SequenceRequest,
     },
     proto::Refusal,
     sequence::Wanted,
@@ -41,10 +40,10 @@ pub struct Services {
 }
 
 impl Services {
-    /// The caller of a call. Without a connection, in a simulation, nobody is known.
-    fn asker<T>(call: &Request<T>) -> Principal {
+    /// The asker of a call. Without a connection, in a simulation, nobody is known.
+    fn asker<T>(call: &Request<T>) -> Asker {
         let by = call.extensions().get().cloned();
-        by.unwrap_or_else(|| Owner::nobody().principal())
+        by.unwrap_or_else(|| Owner::nobody().asker())
     }
 
     /// The end of a call that is a stream: the node stops, or its connection is too old.
@@ -56,7 +55,7 @@ impl Services {
 
     /// The stream `told`, until its caller may not hear it any more: nothing else looks at that while it hears.
     fn while_known<T: Send + 'static>(
-        &self, by: Principal, told: impl Stream<Item = T> + Send + 'static,
+        &self, by: Asker, told: impl Stream<Item = T> + Send + 'static,
     ) -> impl Stream<Item = Result<T, Status>> + Send + 'static {
         let access = self.context.services.access.clone();
         let refused = async move { access.until_refused(&by, Wanted::Anything).await };

@@ -44,7 +44,7 @@ use super::{
     written::{integer, shown},
 };
 use crate::{
-    node::{Config, NodeContext, Principal, time_to_answer, without_addresses},
+    node::{Asker, Config, NodeContext, time_to_answer, without_addresses},
     proto::{Refusal, refusal, v1::Reason},
     sequence::{ClusterId, Wanted},
 };
@@ -137,12 +137,12 @@ impl<S: Answering> Addressed<S> {
     /// Has the API described to a caller, as long as it is let in. The reflection service has no code of ours that could look
     /// who asks.
     fn describe(
-        &self, by: Principal, mut call: Request<Incoming>,
+        &self, by: Asker, mut call: Request<Incoming>,
     ) -> impl Future<Output = Result<Response<Body>, Infallible>> + Send + use<S> {
         let (mut routes, context, stop) =
             (self.routes.clone(), self.context.clone(), self.stop.clone());
-        let asker = Arc::new(ReflectionCaller::new(context.services.access.clone(), by.clone()));
-        call.extensions_mut().insert(asker.clone());
+        let caller = Arc::new(ReflectionCaller::new(context.services.access.clone(), by.clone()));
+        call.extensions_mut().insert(caller.clone());
         let timeout = timeout_in(&MetadataMap::from_headers(call.headers().clone()));
         let deadline = Instant::now() + time_to_answer(timeout, &context.config);
         async move {
@@ -151,7 +151,7 @@ impl<S: Answering> Addressed<S> {
                 return Ok(Status::from(refusal).into_http());
             }
             let answer = routes.call(call).await?;
-            Ok(described(answer, asker, context.metrics.clone(), stop))
+            Ok(described(answer, caller, context.metrics.clone(), stop))
         }
     }
 }
@@ -211,7 +211,7 @@ impl<S: Answering> Service<Request<Incoming>> for Addressed<S> {
 }
 
 /// Adds the route to an answer, if the members that its caller knows are older.
-fn tell_route(context: &NodeContext, (known, by): (u64, &Principal), headers: &mut HeaderMap) {
+fn tell_route(context: &NodeContext, (known, by): (u64, &Asker), headers: &mut HeaderMap) {
     if let Some(route) = context.services.members.route_after(known) {
         let route = if by.is_told_route() { route } else { without_addresses(route) };
         let route = route.encode_to_vec();

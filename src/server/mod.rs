@@ -393,7 +393,7 @@ pub mod fuzzing {
         written::{integer, key},
     };
     use crate::{
-        node::{NodeContext, Principal},
+        node::{Asker, NodeContext},
         proto::Refusal,
     };
 
@@ -401,7 +401,7 @@ pub mod fuzzing {
     ///
     /// # Errors
     /// UNAUTHENTICATED if there are several tokens.
-    pub fn asks_with(headers: &hyper::HeaderMap) -> Result<Principal, Refusal> {
+    pub fn asks_with(headers: &hyper::HeaderMap) -> Result<Asker, Refusal> {
         let shown = super::connections::owner::Owner::nobody().shown_in(headers);
         shown.map_err(Refusal::from)
     }

@@ -4,7 +4,7 @@
 use tokio::time::Instant;
 
 use crate::{
-    node::{NodeContext, Principal, invalid_key},
+    node::{Asker, NodeContext, invalid_key},
     proto::{Refusal, refusal},
     sequence::{Key, KeyKind, OwnedKey, Wanted},
 };
@@ -42,8 +42,7 @@ pub fn key<'a>(kind: KeyKind, namespace: &str, written: &'a [u8]) -> Result<Key<
 /// # Errors
 /// Also if there is no such namespace, or no leader says so in time.
 pub async fn key_in(
-    context: &NodeContext, wanted: Wanted<'_>, (written, by): (&[u8], &Principal),
-    deadline: Instant,
+    context: &NodeContext, wanted: Wanted<'_>, (written, by): (&[u8], &Asker), deadline: Instant,
 ) -> Result<OwnedKey, Refusal> {
     let kind = context.namespaces.key_kind(wanted, by, deadline).await?;
     key(kind, wanted.namespace().unwrap_or_default(), written).map(OwnedKey::from)

@@ -3,7 +3,7 @@
 use std::{pin::pin, time::Duration};
 
 use ratchet::{
-    node::{CheckedRequest, Origin, Principal, hash_of},
+    node::{Asker, CheckedRequest, Origin, hash_of},
     proto::v1::{
         CreateNamespaceRequest, NextIdsRequest, NextManyRequest, NextRequest, Quota, Reason,
         SetQuotasRequest, admin_client::AdminClient, ids_client::IdsClient,
@@ -182,7 +182,7 @@ async fn a_call_that_comes_after_its_term_was_closed_is_counted_by_the_next_lead
     let here = closed.cluster.nodes[&leader].context().clone();
     let deadline = Instant::now() + PATIENCE;
     let asked = |token: &str, key: u64, count: u64| {
-        let by = Principal::caller(Credential::Token(hash_of(token.as_bytes())), NO_NETWORK);
+        let by = Asker::caller(Credential::Token(hash_of(token.as_bytes())), NO_NETWORK);
         let next = NextRequest {
             namespace: "book".to_owned(),
             key: id(key),
@@ -215,7 +215,7 @@ async fn a_call_that_comes_after_its_term_was_closed_is_counted_by_the_next_lead
 async fn numbers_that_calls_burn_are_counted_and_then_there_are_none_for_the_rest_of_the_day() {
     let limit = Quota { burnt_per_day: Some(50), ..on("*") };
     let (closed, leader) = limited(&[limit]).await;
-    let by = Principal::caller(Credential::Token(hash_of(b"limited")), NO_NETWORK);
+    let by = Asker::caller(Credential::Token(hash_of(b"limited")), NO_NETWORK);
     let mut key = 1_000;
     for node in [leader, other_than(leader)] {
         let asking = closed.at(node, "limited");

@@ -12,7 +12,7 @@ use std::{
 
 use ratchet::{
     clock::{BootClock, Clock},
-    node::{Config, Node, NodeContext, Principal, Seams, StartError},
+    node::{Asker, Config, Node, NodeContext, Seams, StartError},
     proto::{
         Refusal,
         v1::{FoundRequest, FoundResponse},
@@ -42,7 +42,7 @@ pub async fn have_it_found(
     node: &Arc<NodeContext>, deadline: Instant,
 ) -> Result<FoundResponse, Refusal> {
     let (founded, _) =
-        node.operations.ask(&FoundRequest::default(), &Principal::node(1), deadline).await?;
+        node.operations.ask(&FoundRequest::default(), &Asker::node(1), deadline).await?;
     Ok(founded)
 }
 

@@ -13,7 +13,7 @@ use rand::{RngExt, rngs::StdRng};
 use ratchet::{
     clock::Clock,
     metrics::{Metrics, SkipCause, TermStart},
-    node::{Addresses, Config, Node, NodeContext, Principal, Seams},
+    node::{Addresses, Asker, Config, Node, NodeContext, Seams},
     proto::v1::FoundRequest,
     server::PeerServices,
 };
@@ -244,10 +244,7 @@ impl World {
     async fn found(self: Arc<Self>, id: Host, context: Arc<NodeContext>) {
         while !self.is_founded.load(Relaxed) {
             let deadline = tokio::time::Instant::now() + FOUNDING_PATIENCE;
-            match context
-                .operations
-                .ask(&FoundRequest::default(), &Principal::node(1), deadline)
-                .await
+            match context.operations.ask(&FoundRequest::default(), &Asker::node(1), deadline).await
             {
                 Ok((answer, _)) => {
                     self.is_founded.store(true, Relaxed);

@@ -13,7 +13,7 @@ use std::{
 use futures::FutureExt;
 use rand::{RngExt, rngs::StdRng};
 use ratchet::{
-    node::{CheckedRequest, Origin, Principal, SequenceRequest},
+    node::{Asker, CheckedRequest, Origin, SequenceRequest},
     proto::{
         Operation,
         v1::{
@@ -281,7 +281,7 @@ pub async fn request_at<Q: SequenceRequest<Answer: Send + 'static> + Clone + 'st
         move |to, request| {
             async move {
                 let deadline = tokio::time::Instant::now() + time_to_answer;
-                let asked = CheckedRequest::new(request, Principal::node(1))?;
+                let asked = CheckedRequest::new(request, Asker::node(1))?;
                 let served = to.shared.numbers.serve(&asked, Origin::Client, deadline).await;
                 served.map_err(Status::from)
             }
@@ -299,7 +299,7 @@ pub async fn administer<Q: Operation + Clone>(
         move |to, request| {
             async move {
                 let deadline = tokio::time::Instant::now() + patience * 9 / 10;
-                let asked = to.shared.operations.ask(&request, &Principal::node(1), deadline).await;
+                let asked = to.shared.operations.ask(&request, &Asker::node(1), deadline).await;
                 asked.map(|(answer, _)| answer).map_err(Status::from)
             }
             .boxed()

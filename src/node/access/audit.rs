@@ -142,7 +142,7 @@ pub struct Audit {
 
 /// The content of a line.
 struct AuditLine<'a> {
-    asker: &'a AuditedCaller,
+    caller: &'a AuditedCaller,
     method: Option<&'static str>,
     subject: &'a Subject,
     outcome: &'a str,
@@ -158,24 +158,24 @@ impl Audit {
     }
 
     /// An administrative call, which has begun.
-    pub fn begin(&self, asker: AuditedCaller, method: &'static str, subject: Subject) -> Note<'_> {
-        Note { audit: self, asker, method, subject, has_ended: false }
+    pub fn begin(&self, caller: AuditedCaller, method: &'static str, subject: Subject) -> Note<'_> {
+        Note { audit: self, caller, method, subject, has_ended: false }
     }
 
     /// Tells of a call that is `refused` because of who asks, if it is so: a call without a token may be a mistake, and is left
     /// out.
     pub fn turned_away(
-        &self, asker: &AuditedCaller, method: Option<&'static str>, subject: &Subject,
+        &self, caller: &AuditedCaller, method: Option<&'static str>, subject: &Subject,
         refused: &Refusal,
     ) {
         let is_told = match refused.code() {
             Code::PermissionDenied => true,
-            Code::Unauthenticated => asker.shows_token,
+            Code::Unauthenticated => caller.shows_token,
             _ => false,
         };
         if is_told {
             self.tell_refused(
-                &AuditLine { asker, method, subject, outcome: &outcome(refused) },
+                &AuditLine { caller, method, subject, outcome: &outcome(refused) },
                 refused,
             );
         }
@@ -204,7 +204,7 @@ impl Audit {
 
     fn tell(&self, line: &AuditLine<'_>) {
         let AuditLine {
-            asker: AuditedCaller { who, entrance, shown, .. },
+            caller: AuditedCaller { who, entrance, shown, .. },
             method,
             subject,
             outcome,
@@ -226,8 +226,8 @@ impl Audit {
     }
 
     fn tell_refused(&self, line: &AuditLine<'_>, refused: &Refusal) {
-        let AuditLine { asker, method, subject, outcome } = line;
-        let AuditedCaller { who, entrance, shown, shows_token, is_known } = asker;
+        let AuditLine { caller, method, subject, outcome } = line;
+        let AuditedCaller { who, entrance, shown, shows_token, is_known } = caller;
         let is_worthless = refused.code() == Code::Unauthenticated;
         if *shows_token && is_worthless {
             self.metrics.logins_refused.of(entrance.interface.into()).add(Shown::token, 1);
@@ -272,7 +272,7 @@ fn outcome(refused: &Refusal) -> String {
 /// hanging up.
 pub struct Note<'a> {
     audit: &'a Audit,
-    asker: AuditedCaller,
+    caller: AuditedCaller,
     method: &'static str,
     subject: Subject,
     has_ended: bool,
@@ -297,8 +297,8 @@ impl Note<'_> {
     }
 
     fn line<'a>(&'a self, outcome: &'a str) -> AuditLine<'a> {
-        let Note { asker, subject, .. } = self;
-        AuditLine { asker, method: Some(self.method), subject, outcome }
+        let Note { caller, subject, .. } = self;
+        AuditLine { caller, method: Some(self.method), subject, outcome }
     }
 }
 
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn strangers_at_the_wrong_port_take_no_lines_from_those_whom_the_node_knows() {
         let audit = Audit::new(1, Metrics::new());
-        let asker = |is_known| AuditedCaller {
+        let caller = |is_known| AuditedCaller {
             who: "ci".to_owned(),
             entrance: Entrance {
                 interface: Interface::grpc,
@@ -332,7 +332,7 @@ mod tests {
         let subject = Subject::of(Wanted::OnAll(Verb::Admin));
         let refused = refusal!(PermissionDenied, "another port");
         for is_known in [false, false, true] {
-            audit.turned_away(&asker(is_known), None, &subject, &refused);
+            audit.turned_away(&caller(is_known), None, &subject, &refused);
         }
         assert_eq!([&audit.unknown, &audit.known].map(|rate| rate.lock().written()), [2, 1]);
     }

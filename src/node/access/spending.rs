@@ -2,7 +2,7 @@
 //! counts its calls. Numbers are counted by the node that takes them.
 
 use super::{
-    Access, BurntNumbers, Principal, Who,
+    Access, Asker, BurntNumbers, Who,
     quotas::{QuotaUse, UsedUp},
 };
 use crate::{
@@ -18,13 +18,13 @@ impl Access {
     /// # Errors
     /// RESOURCE_EXHAUSTED if a quota of the caller has no room: CALLER_QUOTA, with a time after which to ask again.
     pub(in crate::node) fn count_call(
-        &self, by: &Principal, wanted: Wanted<'_>,
+        &self, by: &Asker, wanted: Wanted<'_>,
     ) -> Result<(), Refusal> {
         self.count_call_of(&mut self.quota_uses(by, wanted), by, wanted)
     }
 
     fn count_call_of(
-        &self, uses: &mut [QuotaUse], by: &Principal, wanted: Wanted<'_>,
+        &self, uses: &mut [QuotaUse], by: &Asker, wanted: Wanted<'_>,
     ) -> Result<(), Refusal> {
         match by.asks_here() && wanted.verb().is_some_and(|verb| !verb.is_administrative()) {
             true => self.quotas.count_call(uses).map_err(|full| self.used_up(by, &full)),
@@ -38,7 +38,7 @@ impl Access {
     /// # Errors
     /// As [`Access::count_call`].
     pub(in crate::node) fn begin_taking(
-        &self, by: &Principal, wanted: Wanted<'_>,
+        &self, by: &Asker, wanted: Wanted<'_>,
     ) -> Result<Option<BurntNumbers>, Refusal> {
         let mut uses = self.quota_uses(by, wanted);
         // Mostly nothing is limited.
@@ -55,7 +55,7 @@ impl Access {
     /// # Errors
     /// As [`Access::count_call`]; INVALID_ARGUMENT if a quota never has room for so many at once.
     pub(in crate::node) fn take_numbers(
-        &self, by: &Principal, namespace: &str, numbers: u64,
+        &self, by: &Asker, namespace: &str, numbers: u64,
     ) -> Result<(), Refusal> {
         if numbers == 0 {
             return Ok(());
@@ -66,17 +66,17 @@ impl Access {
 
     /// The counter of the numbers that a call about a namespace burns; `None` if nothing limits them.
     pub(in crate::node) fn burnt_numbers(
-        &self, by: &Principal, namespace: &str,
+        &self, by: &Asker, namespace: &str,
     ) -> Option<BurntNumbers> {
         BurntNumbers::of_call(&self.quotas, self.quota_uses_on(by, namespace))
     }
 
     /// The uses of quotas that a caller has on the namespace on which it wants something, if it has any.
-    fn quota_uses(&self, by: &Principal, wanted: Wanted<'_>) -> Vec<QuotaUse> {
+    fn quota_uses(&self, by: &Asker, wanted: Wanted<'_>) -> Vec<QuotaUse> {
         wanted.namespace().map_or_else(Vec::new, |namespace| self.quota_uses_on(by, namespace))
     }
 
-    fn quota_uses_on(&self, by: &Principal, namespace: &str) -> Vec<QuotaUse> {
+    fn quota_uses_on(&self, by: &Asker, namespace: &str) -> Vec<QuotaUse> {
         let principals = self.group.view.principals();
         let Who::Caller(shown) = &by.who else {
             return Vec::new();
@@ -96,7 +96,7 @@ impl Access {
         uses.collect()
     }
 
-    fn used_up(&self, by: &Principal, UsedUp { quota, what, wait }: &UsedUp) -> Refusal {
+    fn used_up(&self, by: &Asker, UsedUp { quota, what, wait }: &UsedUp) -> Refusal {
         let (who, namespaces) = (self.name_of(by), quota.namespaces.as_str());
         let Some(wait) = wait else {
             return refusal!(

@@ -3,7 +3,7 @@
 
 use std::num::{NonZeroU32, NonZeroU64};
 
-use super::{Principal, Who};
+use super::{Asker, Who};
 use crate::{
     proto::{
         Refusal,
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-impl Principal {
+impl Asker {
     /// It, for the leader. `None`: a caller that shows nothing.
     pub(in crate::node) fn to_wire(&self) -> Option<peer::Asker> {
         let shown = match &self.who {
@@ -37,13 +37,13 @@ impl Principal {
     pub fn from_wire(asker: Option<peer::Asker>, network: Option<u64>) -> Result<Self, Refusal> {
         let shown = match asker.and_then(|asker| asker.shown) {
             None | Some(Shown::Local(false)) => Credential::Nothing,
-            Some(Shown::Local(true)) => return Ok(Principal::local()),
-            Some(Shown::Node(node)) => return Ok(Principal::node(node)),
+            Some(Shown::Local(true)) => return Ok(Asker::local()),
+            Some(Shown::Node(node)) => return Ok(Asker::node(node)),
             Some(Shown::TokenSha256(hash)) => Credential::Token(read_hash(&hash)?),
             Some(Shown::Certificate(uri)) => Credential::Certificate(uri.into()),
         };
         // No range has the address of a caller that is not told.
-        Ok(Principal::caller(shown, network.unwrap_or(NO_NETWORK)))
+        Ok(Asker::caller(shown, network.unwrap_or(NO_NETWORK)))
     }
 }
 
@@ -249,14 +249,14 @@ mod tests {
             Credential::Token(TokenHash([3; 32])),
             Credential::Certificate("ratchet://main/client/ci".into()),
         ];
-        let callers = shown.map(|shown| Principal::caller(shown, NETWORK));
-        for by in callers.into_iter().chain([Principal::local(), Principal::node(2)]) {
-            let heard = Principal::from_wire(by.to_wire(), Some(NETWORK));
+        let callers = shown.map(|shown| Asker::caller(shown, NETWORK));
+        for by in callers.into_iter().chain([Asker::local(), Asker::node(2)]) {
+            let heard = Asker::from_wire(by.to_wire(), Some(NETWORK));
             assert_eq!(heard.expect("somebody"), by);
         }
         let half = peer::Asker { shown: Some(Shown::Local(false)) };
-        let heard = Principal::from_wire(Some(half), Some(NETWORK)).expect("somebody");
-        assert_eq!(heard, Principal::caller(Credential::Nothing, NETWORK));
+        let heard = Asker::from_wire(Some(half), Some(NETWORK)).expect("somebody");
+        assert_eq!(heard, Asker::caller(Credential::Nothing, NETWORK));
     }
 
     #[test]
@@ -264,7 +264,7 @@ mod tests {
         let mut closed = Principals::default();
         let nothing = PrincipalRecord::default();
         closed.put(PrincipalKey::Anonymous(None), Some(nothing));
-        let local = Principal::local();
+        let local = Asker::local();
         for wanted in [Wanted::Anything, Wanted::OnAll(Verb::Admin), Wanted::On(Verb::Next, "book")]
         {
             assert_eq!(local.check(&closed, wanted, || 0), Ok(()), "{wanted}");

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     allocator::{Above, Floor, Term, Why},
     node::{
-        access::Principal,
+        access::Asker,
         formats::{IDS_MAX, REACH_STEPS, created_again, ended, id_format},
         requests::{
             checks::{check_kind, namespace_named},
@@ -55,7 +55,7 @@ impl ByLeader for TakeIdNumbersRequest {
     const SHOWS: bool = false;
 
     async fn carry_out(
-        self, leader: &LeaderIds, (term, _): (&Term, &Principal), deadline: Instant,
+        self, leader: &LeaderIds, (term, _): (&Term, &Asker), deadline: Instant,
     ) -> Attempt<IdNumbers> {
         let namespace = namespace_named(&leader.group, &self.namespace)?;
         let format = id_format(&namespace)?;

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     allocator::Term,
     node::{
-        access::{Guarded, Principal, Subject},
+        access::{Asker, Guarded, Subject},
         formats::{WorkerIds, leases_of},
         requests::{checks::namespace_named, operation::ByLeader},
         way::attempt::Attempt,
@@ -40,7 +40,7 @@ impl ByLeader for v1::TakeWorkerBackRequest {
     }
 
     async fn carry_out(
-        self, leader: &LeaderIds, (term, _): (&Term, &Principal), deadline: Instant,
+        self, leader: &LeaderIds, (term, _): (&Term, &Asker), deadline: Instant,
     ) -> Attempt<v1::TakeWorkerBackResponse> {
         let ids = leases_of(namespace_named(&leader.group, &self.namespace)?)?;
         check_worker(self.worker, &ids)?;

@@ -7,7 +7,7 @@ use crate::{
     consensus::{Group, RpcHandler, ThisNode},
     metrics::Metrics,
     node::{
-        Access, Addresses, Callers, Config, Principal, RequestMemory, Seams,
+        Access, Addresses, Asker, Callers, Config, RequestMemory, Seams,
         admission::Admission,
         callers::Caller,
         common::Common,
@@ -171,7 +171,7 @@ impl NodeContext {
 
     /// The caller to whom a request that a peer passes on is charged: its principal, if this node knows that, or else the one
     /// that the peer has `told`. `None` if it is a node's own.
-    pub fn caller_of(&self, by: &Principal, told: Option<u64>) -> Option<Arc<Caller>> {
+    pub fn caller_of(&self, by: &Asker, told: Option<u64>) -> Option<Arc<Caller>> {
         let id = self.services.access.id_of(by).or(told);
         id.map(|id| self.callers.caller(id))
     }

@@ -11,7 +11,7 @@ use crate::{
     clock,
     consensus::MembershipChange,
     node::{
-        access::{Guarded, Principal, Subject, check_peer_addresses},
+        access::{Asker, Guarded, Subject, check_peer_addresses},
         requests::{operation::ByLeader, refused::proposal_failed},
         way::{attempt::Attempt, patience::time_to_tell},
     },
@@ -36,7 +36,7 @@ impl ByLeader for v1::AddNodeRequest {
     }
 
     async fn carry_out(
-        self, members: &Members, (term, by): (&Term, &Principal), deadline: Instant,
+        self, members: &Members, (term, by): (&Term, &Asker), deadline: Instant,
     ) -> Attempt<v1::MembershipResponse> {
         let v1::AddNodeRequest { id, ref peer_address } = self;
         if id == 0 {
@@ -109,7 +109,7 @@ impl ByLeader for v1::UpdateNodeRequest {
     /// Records a member's new address. The member must listen there already, with the directory that the cluster
     /// knows: a wrong address would take a voter away.
     async fn carry_out(
-        self, members: &Members, (term, by): (&Term, &Principal), deadline: Instant,
+        self, members: &Members, (term, by): (&Term, &Asker), deadline: Instant,
     ) -> Attempt<v1::MembershipResponse> {
         let v1::UpdateNodeRequest { id, ref peer_address } = self;
         let known = members.known(id)?;
@@ -134,7 +134,7 @@ impl ByLeader for v1::PromoteNodeRequest {
     }
 
     async fn carry_out(
-        self, members: &Members, (term, by): (&Term, &Principal), deadline: Instant,
+        self, members: &Members, (term, by): (&Term, &Asker), deadline: Instant,
     ) -> Attempt<v1::MembershipResponse> {
         members.known(self.id)?;
         let change = MembershipChange::Promote(self.id);
@@ -151,7 +151,7 @@ impl ByLeader for v1::RemoveNodeRequest {
     }
 
     async fn carry_out(
-        self, members: &Members, (term, by): (&Term, &Principal), deadline: Instant,
+        self, members: &Members, (term, by): (&Term, &Asker), deadline: Instant,
     ) -> Attempt<v1::MembershipResponse> {
         members.known(self.id)?;
         if self.id == members.config.node_id {

@@ -12,7 +12,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use crate::{
     consensus::Group,
     node::{
-        Access, Principal, RequestMemory, Reservation,
+        Access, Asker, RequestMemory, Reservation,
         admission::Admission,
         callers::{Callers, CountedKind},
         common::Common,
@@ -52,7 +52,7 @@ struct Revoked {
 }
 
 impl Revoked {
-    fn look(access: Arc<Access>, by: Principal, namespace: String) -> Revoked {
+    fn look(access: Arc<Access>, by: Asker, namespace: String) -> Revoked {
         let (tell, why) = watch::channel(None);
         let end = CancellationToken::new();
         let told = end.clone();
@@ -78,7 +78,7 @@ impl Revoked {
 pub struct Export {
     namespace: Namespace,
     /// Its reader.
-    by: Principal,
+    by: Asker,
     access: Arc<Access>,
     ceilings: Ceilings,
     revoked: Revoked,
@@ -172,7 +172,7 @@ impl Exports {
     /// Those of [`Admission::admit`]; UNAVAILABLE if it does not lead, RESOURCE_EXHAUSTED if others export or hold the memory,
     /// or the caller has no calls left, NOT_FOUND if there is no such namespace.
     pub async fn begin(
-        &self, name: &str, by: &Principal, deadline: Instant,
+        &self, name: &str, by: &Asker, deadline: Instant,
     ) -> Result<Export, Refusal> {
         let wanted = Wanted::On(Verb::Read, name);
         self.admission.admit(by, wanted, deadline).await?;

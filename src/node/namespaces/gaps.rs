@@ -6,7 +6,7 @@ use super::Namespaces;
 use crate::{
     allocator::{Term, read_accounts},
     node::{
-        access::Principal,
+        access::Asker,
         formats::hands_out_ids,
         requests::{checks::namespace_named, operation::ByLeader, refused::failed},
         way::attempt::Attempt,
@@ -22,7 +22,7 @@ impl ByLeader for v1::GapsRequest {
     type Service = Namespaces;
 
     async fn carry_out(
-        self, namespaces: &Namespaces, (term, _): (&Term, &Principal), deadline: Instant,
+        self, namespaces: &Namespaces, (term, _): (&Term, &Asker), deadline: Instant,
     ) -> Attempt<v1::GapsResponse> {
         let days = self.days;
         if days > DAYS_KEPT {

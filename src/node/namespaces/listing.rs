@@ -10,7 +10,7 @@ use super::Namespaces;
 use crate::{
     allocator::{self, Explained, Holding, ListedSection, Term, list_sections},
     node::{
-        Principal,
+        Asker,
         requests::{
             checks::{check_kind, namespace_named},
             keys::{key_of, to_key},
@@ -38,7 +38,7 @@ impl ByLeader for v1::ListKeysRequest {
     type Service = Namespaces;
 
     async fn carry_out(
-        self, namespaces: &Namespaces, (term, _): (&Term, &Principal), deadline: Instant,
+        self, namespaces: &Namespaces, (term, _): (&Term, &Asker), deadline: Instant,
     ) -> Attempt<v1::ListKeysResponse> {
         let namespace = namespace_named(&namespaces.group, &self.namespace)?;
         let asked = page_asked(&namespace, self)?;
@@ -66,7 +66,7 @@ impl ByLeader for v1::ExplainRequest {
     type Service = Namespaces;
 
     async fn carry_out(
-        self, namespaces: &Namespaces, (term, _): (&Term, &Principal), deadline: Instant,
+        self, namespaces: &Namespaces, (term, _): (&Term, &Asker), deadline: Instant,
     ) -> Attempt<v1::Explanation> {
         let namespace = namespace_named(&namespaces.group, &self.namespace)?;
         let key = OwnedKey::from(key_of(&self.key)?);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::sequence_request::SequenceRequest;
 use crate::{
     node::{
-        access::Principal,
+        access::Asker,
         told_call::About,
         traces::{Span, TraceContext, Traces},
     },
@@ -19,7 +19,7 @@ use crate::{
 pub struct CheckedRequest<Q> {
     pub(in crate::node) message: Q,
     /// The caller.
-    pub(in crate::node) by: Principal,
+    pub(in crate::node) by: Asker,
     /// Its request id: numbers of a gapless key are taken once for it, however often it is carried out.
     pub(in crate::node) id: Option<MessageId>,
     /// Set for the rest of a message: the namespace that answered the first part. It alone may answer the rest.
@@ -33,7 +33,7 @@ impl<Q: SequenceRequest> CheckedRequest<Q> {
     ///
     /// # Errors
     /// INVALID_ARGUMENT for keys, counts, floors or a request id outside of their limits.
-    pub fn new(message: Q, by: Principal) -> Result<Self, Refusal> {
+    pub fn new(message: Q, by: Asker) -> Result<Self, Refusal> {
         CheckedRequest::in_span(message, by, || None)
     }
 
@@ -43,7 +43,7 @@ impl<Q: SequenceRequest> CheckedRequest<Q> {
     /// As [`CheckedRequest::new`].
     #[inline]
     pub fn of_caller(
-        message: Q, by: Principal, traces: &Traces, said: Option<TraceContext>,
+        message: Q, by: Asker, traces: &Traces, said: Option<TraceContext>,
     ) -> Result<Self, Refusal> {
         CheckedRequest::in_span(message, by, || traces.of_caller(Q::METHOD, said))
     }
@@ -53,14 +53,14 @@ impl<Q: SequenceRequest> CheckedRequest<Q> {
     /// # Errors
     /// As [`CheckedRequest::new`].
     pub fn of_peer(
-        message: Q, by: Principal, traces: &Traces, said: Option<Box<TraceParent>>,
+        message: Q, by: Asker, traces: &Traces, said: Option<Box<TraceParent>>,
     ) -> Result<Self, Refusal> {
         CheckedRequest::in_span(message, by, || traces.of_peer(Q::METHOD, said.map(|said| *said)))
     }
 
     #[inline]
     fn in_span(
-        mut message: Q, by: Principal, span: impl FnOnce() -> Option<Arc<Span>>,
+        mut message: Q, by: Asker, span: impl FnOnce() -> Option<Arc<Span>>,
     ) -> Result<Self, Refusal> {
         let id = message.check()?;
         if !by.is_told_route() {
@@ -135,7 +135,7 @@ mod tests {
     };
 
     fn refused<Q: SequenceRequest>(message: Q) -> String {
-        let refused = CheckedRequest::new(message, Principal::node(1)).err().expect("a refusal");
+        let refused = CheckedRequest::new(message, Asker::node(1)).err().expect("a refusal");
         assert_eq!(refused.code(), crate::proto::Code::InvalidArgument);
         refused.message().to_owned()
     }
@@ -162,7 +162,7 @@ mod tests {
         let key = to_key(&OwnedKey::Name(vec![7; 257].into()));
         assert!(refused(RaiseRequest { key, ..Default::default() }).contains("has 257 bytes"));
         for good in [many(vec![0; 65_536], vec![], vec![]), many(vec![], name(), vec![3])] {
-            let asked = CheckedRequest::new(good, Principal::node(1)).expect("a request");
+            let asked = CheckedRequest::new(good, Asker::node(1)).expect("a request");
             assert!(asked.id.is_none() && asked.meant.is_none());
         }
     }
@@ -189,14 +189,13 @@ mod tests {
             made_ms,
             ..NextRequest::default()
         };
-        let asked =
-            CheckedRequest::new(named(b"order-7", Some(9_000), Some(7)), Principal::node(1))
-                .expect("a request");
+        let asked = CheckedRequest::new(named(b"order-7", Some(9_000), Some(7)), Asker::node(1))
+            .expect("a request");
         let id = asked.id.expect("an id");
         assert_eq!((id.id.as_bytes(), id.made_ms), (&b"order-7"[..], Some(7)));
         assert_eq!(id.lifetime, Lifetime::of_window_ms(16_000));
-        let configured = CheckedRequest::new(named(b"order-7", None, None), Principal::node(1))
-            .expect("a request");
+        let configured =
+            CheckedRequest::new(named(b"order-7", None, None), Asker::node(1)).expect("a request");
         assert_eq!(configured.id.expect("an id").lifetime, Lifetime::CONFIGURED);
         for (message, why) in [
             (named(b"", None, None), "the request id is empty"),

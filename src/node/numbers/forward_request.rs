@@ -9,7 +9,7 @@ use super::{sequence_request::SequenceRequest, unheard_answer::UnheardAnswer};
 use crate::{
     metrics::NamespaceCounts,
     node::{access::BurntNumbers, way::forward::BurntWithReply},
-    proto::peer::{Asker, ForwardRequest},
+    proto::peer::{self, ForwardRequest},
     sequence::NamespaceId,
 };
 
@@ -17,7 +17,7 @@ use crate::{
 /// that are burnt if nobody hears the reply. `caller` names the address of a client, and `by` says who asks. The burnt numbers
 /// are `counted`, and in `counts`.
 pub(in crate::node) fn forward_request<Q: SequenceRequest>(
-    request: &Q, namespace: Option<NamespaceId>, (caller, by): (Option<u64>, Option<Asker>),
+    request: &Q, namespace: Option<NamespaceId>, (caller, by): (Option<u64>, Option<peer::Asker>),
     (counted, counts): (Option<BurntNumbers>, Arc<NamespaceCounts>),
 ) -> (ForwardRequest, Box<dyn BurntWithReply>) {
     let forwarded = ForwardRequest {

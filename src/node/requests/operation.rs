@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::{
     allocator::Term,
     node::{
-        access::{Guarded, Principal, Subject},
+        access::{Asker, Guarded, Subject},
         way::{attempt::Attempt, operation::Facts},
     },
     proto::{Operation, Refusal},
@@ -29,7 +29,7 @@ pub(in crate::node) trait ByLeader: Operation + Guarded {
 
     /// Carries it out before `deadline`, on the node that leads the term, for a caller that may ask for it.
     fn carry_out(
-        self, service: &Self::Service, term_and_asker: (&Term, &Principal), deadline: Instant,
+        self, service: &Self::Service, term_and_asker: (&Term, &Asker), deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
     /// Its answer, if it was `refused` because an attempt before has carried it out, as far as shows: things are as it asks.

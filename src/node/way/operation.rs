@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     clock::whole_ms,
-    node::{access::Principal, told_call::CallEnd, traces::Span},
+    node::{access::Asker, told_call::CallEnd, traces::Span},
     proto::{
         Code, Refusal,
         peer::{AdministerReply, AdministerRequest, NotLeader, administer_reply::Reply},
@@ -53,8 +53,7 @@ impl Facts {
     /// done so if it `may_be_done`.
     pub async fn send(
         &self, forwarder: &Forwarder, (leader, member): (NodeId, &Member),
-        (message, by, span): (&Bytes, &Principal, Option<&Span>), may_be_done: bool,
-        deadline: Instant,
+        (message, by, span): (&Bytes, &Asker, Option<&Span>), may_be_done: bool, deadline: Instant,
     ) -> Attempt<Bytes> {
         let left = left(deadline, self.patience);
         let span = span.map(Span::asking_leader);

@@ -8,7 +8,7 @@ use hyper::{HeaderMap, header::AUTHORIZATION, http::Extensions};
 use super::stream::Stream;
 use crate::{
     metrics::Interface,
-    node::{Access, Entrance, Principal, SeveralTokens},
+    node::{Access, Asker, Entrance, SeveralTokens},
     proto::Refusal,
     sequence::{Credential, NO_NETWORK, TokenHash, network_of},
     server::header_values::values,
@@ -79,29 +79,29 @@ impl Owner {
     /// The connection, which this task serves, begins: it counts for its principal, if that is known by a certificate.
     pub fn begins(&self, access: &Access) {
         // If that principal has as many connections as it may have, its first call is told so.
-        let _ = access.connection_is_used_by(&self.principal());
+        let _ = access.connection_is_used_by(&self.asker());
     }
 
     /// The asker, by the connection alone.
-    pub fn principal(&self) -> Principal {
+    pub fn asker(&self) -> Asker {
         if self.is_local {
-            return Principal::local().through(self.entrance);
+            return Asker::local().through(self.entrance);
         }
         let shown = match &self.certificate {
             Some(uri) => Credential::Certificate(uri.clone()),
             None => Credential::Nothing,
         };
-        Principal::caller(shown, self.network).through(self.entrance)
+        Asker::caller(shown, self.network).through(self.entrance)
     }
 
     /// The asker with this token.
-    pub fn with_token(&self, token: &[u8]) -> Principal {
-        self.principal().with_token(token)
+    pub fn with_token(&self, token: &[u8]) -> Asker {
+        self.asker().with_token(token)
     }
 
     /// The asker with the token that has this hash.
-    pub fn with_hash(&self, hash: TokenHash) -> Principal {
-        self.principal().with_hash(hash)
+    pub fn with_hash(&self, hash: TokenHash) -> Asker {
+        self.asker().with_hash(hash)
     }
 
     /// The asker of a call with these headers, as [`Owner::shown_in`]. The audit tells of a caller that shows several
@@ -109,8 +109,8 @@ impl Owner {
     ///
     /// # Errors
     /// UNAUTHENTICATED if there are several tokens.
-    pub fn asks_with(&self, headers: &HeaderMap, access: &Access) -> Result<Principal, Refusal> {
-        self.shown_in(headers).map_err(|SeveralTokens| access.several_tokens(&self.principal()))
+    pub fn asks_with(&self, headers: &HeaderMap, access: &Access) -> Result<Asker, Refusal> {
+        self.shown_in(headers).map_err(|SeveralTokens| access.several_tokens(&self.asker()))
     }
 
     /// The asker of a call with these headers. Anything but a token, such as a password for a proxy, is left alone. Over
@@ -118,16 +118,16 @@ impl Owner {
     ///
     /// # Errors
     /// [`SeveralTokens`] if there are some.
-    pub fn shown_in(&self, headers: &HeaderMap) -> Result<Principal, SeveralTokens> {
+    pub fn shown_in(&self, headers: &HeaderMap) -> Result<Asker, SeveralTokens> {
         if self.is_local {
-            return Ok(self.principal());
+            return Ok(self.asker());
         }
         let mut tokens = values(headers, AUTHORIZATION).filter_map(|value| {
             let (scheme, token) = value.as_bytes().split_at_checked(BEARER.len())?;
             scheme.eq_ignore_ascii_case(BEARER).then_some(token.trim_ascii())
         });
         match (tokens.next(), tokens.next()) {
-            (None, _) => Ok(self.principal()),
+            (None, _) => Ok(self.asker()),
             (Some(token), None) => Ok(self.with_token(token)),
             (Some(_), Some(_)) => Err(SeveralTokens),
         }

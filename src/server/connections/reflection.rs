@@ -28,7 +28,7 @@ use tonic::{Status, body::Body};
 use super::calls::EndsEarly;
 use crate::{
     metrics::{Interface, Metrics},
-    node::{Access, Principal},
+    node::{Access, Asker},
     proto::{Refusal, refusal},
     sequence::Wanted,
 };
@@ -39,7 +39,7 @@ pub const REFLECTION: &str = "/grpc.reflection.";
 /// Who asks over a stream, and what has ended it. The body of the call has it among the request's extensions.
 pub struct ReflectionCaller {
     access: Arc<Access>,
-    by: Principal,
+    by: Asker,
     /// Why the stream ends, once it does.
     why: OnceLock<Refusal>,
     /// Cancelled then.
@@ -50,7 +50,7 @@ pub struct ReflectionCaller {
 
 impl ReflectionCaller {
     /// The caller `by`, whose stream has not ended.
-    pub fn new(access: Arc<Access>, by: Principal) -> ReflectionCaller {
+    pub fn new(access: Arc<Access>, by: Asker) -> ReflectionCaller {
         let [ended, is_answered] = [(); 2].map(|()| CancellationToken::new());
         ReflectionCaller { access, by, why: OnceLock::new(), ended, is_answered }
     }
@@ -92,18 +92,18 @@ impl ReflectionCaller {
     }
 }
 
-/// The library's `answer` to a call of `asker`. It ends at `stop`, or once the caller is refused, and says why. `metrics` count
-/// that as an error.
+/// The library's `answer` to a call of `caller`. It ends at `stop`, or once the caller is refused, and says why. `metrics`
+/// count that as an error.
 pub fn described(
-    answer: Response<Body>, asker: Arc<ReflectionCaller>, metrics: Arc<Metrics>,
+    answer: Response<Body>, caller: Arc<ReflectionCaller>, metrics: Arc<Metrics>,
     stop: CancellationToken,
 ) -> Response<Body> {
-    let ended = asker.ended.clone();
+    let ended = caller.ended.clone();
     let mut described = answer.map(|answer| {
         let ended = Box::pin(ended.clone().cancelled_owned());
-        let looking = AbortOnDropHandle::new(tokio::spawn(asker.clone().look(stop)));
+        let looking = AbortOnDropHandle::new(tokio::spawn(caller.clone().look(stop)));
         let is_over = false;
-        Body::new(Described { answer, asker, ended, is_over, metrics, _looking: looking })
+        Body::new(Described { answer, caller, ended, is_over, metrics, _looking: looking })
     });
     described.extensions_mut().insert(EndsEarly(ended));
     described
@@ -112,7 +112,7 @@ pub fn described(
 /// The body of an answer.
 struct Described {
     answer: Body,
-    asker: Arc<ReflectionCaller>,
+    caller: Arc<ReflectionCaller>,
     /// Ready once the stream ends.
     ended: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Whether its last frame says why it has ended.
@@ -123,7 +123,7 @@ struct Described {
 
 impl Drop for Described {
     fn drop(&mut self) {
-        self.asker.is_answered.cancel();
+        self.caller.is_answered.cancel();
     }
 }
 
@@ -149,7 +149,7 @@ impl hyper::body::Body for Described {
             return Poll::Ready(None);
         }
         if self.ended.as_mut().poll(cx).is_ready()
-            && let Some(why) = self.asker.why.get().cloned()
+            && let Some(why) = self.caller.why.get().cloned()
         {
             self.is_over = true;
             return Poll::Ready(Some(Ok(self.last_frame(why))));

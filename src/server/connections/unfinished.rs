@@ -43,12 +43,12 @@ pub fn metered(
     routes: Routes, memory: Arc<RequestMemory>, [patience, idle]: [Duration; 2],
 ) -> InspectedRoutes<impl Fn(&mut Request<Incoming>) -> Meter + Clone> {
     InspectedRoutes::new(routes.prepare(), move |request: &mut Request<_>| {
-        let asker: Option<Arc<ReflectionCaller>> = request.extensions().get().cloned();
-        let is_stream = asker.is_some() || STREAMS.contains(&request.uri().path());
+        let caller: Option<Arc<ReflectionCaller>> = request.extensions().get().cloned();
+        let is_stream = caller.is_some() || STREAMS.contains(&request.uri().path());
         let arrival = Arrival::new(is_stream);
         let silence = is_stream.then(|| Caller::silence(idle)).flatten();
-        let ended = asker.clone().map(|asker| asker.until_ended().boxed());
-        Meter { silence, asker, ended, ..Meter::new(memory.clone(), patience, arrival) }
+        let ended = caller.clone().map(|caller| caller.until_ended().boxed());
+        Meter { silence, caller, ended, ..Meter::new(memory.clone(), patience, arrival) }
     })
 }
 
@@ -64,7 +64,7 @@ pub struct Meter {
     /// The silence of a stream between its messages.
     silence: Option<Silence>,
     /// Of a stream of the reflection service.
-    asker: Option<Arc<ReflectionCaller>>,
+    caller: Option<Arc<ReflectionCaller>>,
     /// The end of that stream.
     ended: Option<BoxFuture<'static, Status>>,
 }
@@ -85,7 +85,7 @@ impl Meter {
             reserved_for: 0,
             held_back: None,
             silence: None,
-            asker: None,
+            caller: None,
             ended: None,
         }
     }
@@ -124,8 +124,8 @@ impl Inspect for Meter {
     /// RESOURCE_EXHAUSTED if there is none left, unless the call is a stream. Of a stream of the reflection service: those of
     /// [`ReflectionCaller::let_in`].
     fn look(&mut self, data: Bytes) -> Result<Bytes, Status> {
-        if let Some(asker) = &self.asker {
-            asker.let_in()?;
+        if let Some(caller) = &self.caller {
+            caller.let_in()?;
         }
         let unfinished = self.arrival.advance(&data);
         if let Some(silence) = &mut self.silence {

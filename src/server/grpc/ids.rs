@@ -17,7 +17,7 @@ use super::{Services, errors::count_stream_error};
 use crate::{
     metrics::Interface,
     node::{
-        Caller, IdList, MadeIds, NEXT_IDS, NodeContext, Principal, Reservation, TraceContext,
+        Asker, Caller, IdList, MadeIds, NEXT_IDS, NodeContext, Reservation, TraceContext,
         time_to_answer,
     },
     proto::{
@@ -100,7 +100,7 @@ async fn unheld<T: Send + 'static>(
 
 async fn make(
     context: &Arc<NodeContext>,
-    (message, by, trace): (NextIdsRequest, &Principal, Option<TraceContext>), deadline: Instant,
+    (message, by, trace): (NextIdsRequest, &Asker, Option<TraceContext>), deadline: Instant,
 ) -> Result<(NextIdsResponse, Reservation), Refusal> {
     let arrived = Instant::now();
     let span = context.traces.of_caller(NEXT_IDS, trace);

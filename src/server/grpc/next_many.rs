@@ -31,8 +31,8 @@ use crate::{
     allocator::KEYS_AT_ONCE,
     metrics::Interface,
     node::{
-        Caller, CheckedRequest, NodeContext, Origin, Principal, Reservation, TraceContext,
-        Unanswered, time_to_answer,
+        Asker, Caller, CheckedRequest, NodeContext, Origin, Reservation, TraceContext, Unanswered,
+        time_to_answer,
     },
     proto::{
         Refusal,
@@ -64,7 +64,7 @@ struct Reply {
 struct NodeRef {
     context: Arc<NodeContext>,
     /// The caller.
-    by: Principal,
+    by: Asker,
     /// The trace that the stream belongs to, as its caller says it. A message may belong to another one.
     trace: Option<TraceContext>,
 }
@@ -96,7 +96,7 @@ pub struct ResponseStream<R> {
 impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R> {
     /// Answers the `requests` of a caller until they end or `stop` does. Each is a call of its own in the caller's trace.
     pub fn new(
-        context: Arc<NodeContext>, (by, trace): (Principal, Option<TraceContext>),
+        context: Arc<NodeContext>, (by, trace): (Asker, Option<TraceContext>),
         stop: WaitForCancellationFutureOwned, requests: R,
     ) -> Self {
         context.metrics.streams.inc();

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::problem::Problem;
 use crate::{
-    node::{NodeContext, Principal, TraceContext, time_to_answer},
+    node::{Asker, NodeContext, TraceContext, time_to_answer},
     proto::{Refusal, refuse},
     server::{
         connections::owner::Owner,
@@ -56,7 +56,7 @@ pub struct Due {
     /// The time by which it is to be answered.
     pub deadline: Instant,
     /// The caller.
-    pub by: Principal,
+    pub by: Asker,
     /// The trace that the call belongs to, as its caller names it.
     pub trace: Option<TraceContext>,
 }

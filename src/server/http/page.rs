@@ -37,7 +37,7 @@ use super::{
 };
 use crate::{
     metrics::{Label, SkipCause},
-    node::{CountedKind, NodeContext, Principal},
+    node::{Asker, CountedKind, NodeContext},
     proto::v1,
     server::connections::owner::Owner,
 };
@@ -149,7 +149,7 @@ fn event(data: &str) -> Bytes {
 
 /// Gathers the content of the page: asks the node, which asks the leader.
 async fn gather(context: &Arc<NodeContext>) -> View {
-    let node = Principal::node(context.config.node_id);
+    let node = Asker::node(context.config.node_id);
     let asking = context.operations.ask(&v1::StatusRequest {}, &node, Instant::now() + PATIENCE);
     let status = asking.await.map_or_else(|_| context.services.status.now(), |(status, _)| status);
     // All nodes have the same setting, except while it is changed. Then it is `accept`, and all of them take a plain request.
@@ -164,7 +164,7 @@ async fn gather(context: &Arc<NodeContext>) -> View {
         (name, context.metrics.skipped(*cause))
     };
     let (namespaces, namespaces_count) = context.services.of_group.namespaces.first(NAMESPACES_MAX);
-    let stranger = Owner::nobody().principal();
+    let stranger = Owner::nobody().asker();
     View {
         node: context.config.node_id,
         pages: status.nodes.iter().map(page).collect(),

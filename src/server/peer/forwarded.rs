@@ -20,8 +20,8 @@ use tonic::Status;
 use crate::{
     allocator::KEYS_AT_ONCE,
     node::{
-        Attempt, Caller, CheckedRequest, MERGED_BYTES_MAX, NodeContext, Origin, Principal,
-        Reservation, SequenceRequest, ServedOperation, Unanswered, deadline_in, leader_of,
+        Asker, Attempt, Caller, CheckedRequest, MERGED_BYTES_MAX, NodeContext, Origin, Reservation,
+        SequenceRequest, ServedOperation, Unanswered, deadline_in, leader_of,
     },
     proto::{
         peer::{
@@ -82,7 +82,7 @@ pub async fn administer(
     })?;
     let deadline = deadline_in(message.left_ms, &context.config);
     let origin = Origin::Peer { namespace: None, again: message.again };
-    let by = Principal::from_wire(message.by, message.caller)?;
+    let by = Asker::from_wire(message.by, message.caller)?;
     let caller = context.caller_of(&by, message.caller);
     let span = context.traces.of_peer(operation.method, message.trace_parent);
     let (asked, from) = ((message.message, &by), (origin, span.as_deref()));
@@ -164,7 +164,7 @@ async fn answer_requests(
                     };
                     if !asked_last.as_ref().is_some_and(is_same) {
                         // A request whose caller cannot be read is refused.
-                        let by = Principal::from_wire(request.by.clone(), request.caller).ok();
+                        let by = Asker::from_wire(request.by.clone(), request.caller).ok();
                         caller = by.and_then(|by| context.caller_of(&by, request.caller));
                         // A token that is not known yet may be by the next request.
                         let is_known = caller.as_ref().is_some_and(|one| one.is_principal());
@@ -255,7 +255,7 @@ async fn answer_request<Q: SequenceRequest>(
     let origin = Origin::Peer { namespace, again: false };
     let answered = match message {
         Ok(message) => {
-            let by = Principal::from_wire(request.by, request.caller);
+            let by = Asker::from_wire(request.by, request.caller);
             let (traces, said) = (&context.traces, request.trace_parent);
             let asked = by.and_then(|by| CheckedRequest::of_peer(message, by, traces, said));
             pin!(answer(&context, &asked, origin, deadline)).await

@@ -130,9 +130,9 @@ mod tests {
 
     use super::*;
     use crate::{
-        node::{Addresses, Config, Node, Principal, Seams, hash_of},
+        node::{Addresses, Asker, Config, Node, Seams, hash_of},
         proto::{
-            peer::{Asker, ForwardRequest, asker::Shown},
+            peer::{self, ForwardRequest, asker::Shown},
             v1::SetGrantsRequest,
         },
     };
@@ -151,7 +151,7 @@ mod tests {
     /// Lets nobody do anything without a token.
     async fn close(node: &Node) {
         let nothing = SetGrantsRequest { principal: "anonymous".to_owned(), ..Default::default() };
-        let (operations, local) = (&node.context().operations, Principal::local());
+        let (operations, local) = (&node.context().operations, Asker::local());
         // The node has to lead first.
         let granting = async {
             while operations.ask(&nothing, &local, Instant::now() + PATIENCE).await.is_err() {
@@ -183,7 +183,7 @@ mod tests {
         close(&node).await;
         let admin = hash_of(b"the-token-of-an-administrator").0.to_vec();
         for shown in [Shown::TokenSha256(admin.into()), Shown::Local(true)] {
-            let (header, by) = (header.clone(), Some(Asker { shown: Some(shown) }));
+            let (header, by) = (header.clone(), Some(peer::Asker { shown: Some(shown) }));
             let number = ForwardRequest { by: by.clone(), ..ForwardRequest::default() };
             let numbers = ForwardRequests { header: header.clone(), requests: vec![number] };
             let operation =

@@ -8,14 +8,14 @@ use tokio::time::Instant;
 use super::{reader::RedisCommand, refused::Refused, replies::Replies};
 use crate::{
     metrics::Interface,
-    node::{CheckedRequest, NodeContext, Origin, Principal, ROUTE_UNWANTED, to_key},
+    node::{Asker, CheckedRequest, NodeContext, Origin, ROUTE_UNWANTED, to_key},
     proto::v1::CurrentRequest,
     sequence::{InvalidWrittenKey, Verb, Wanted, WrittenKey},
     server::written::{key_in, shown},
 };
 
 /// The node, and who asks.
-pub type NodeAndAsker<'a> = (&'a Arc<NodeContext>, &'a Principal);
+pub type NodeAndAsker<'a> = (&'a Arc<NodeContext>, &'a Asker);
 
 /// How many of a command's keys are asked for at a time.
 const READS_AT_ONCE: usize = 64;

@@ -9,8 +9,7 @@ use tokio::time::Instant;
 use super::{key::observe, reader::RedisCommand, refused::Refused, replies::Replies};
 use crate::{
     node::{
-        CheckedRequest, NodeContext, Origin, Principal, REQUEST_KEYS_MAX, ROUTE_UNWANTED,
-        refused_at,
+        Asker, CheckedRequest, NodeContext, Origin, REQUEST_KEYS_MAX, ROUTE_UNWANTED, refused_at,
     },
     proto::{
         refusal,
@@ -77,8 +76,8 @@ impl MergedCommands {
     /// Adds the command, which wants `count` numbers of a key. Answers those before it if it cannot be one request with
     /// them.
     pub async fn add(
-        &mut self, (command, by): (RedisCommand<'_>, &Principal), written: WrittenKey<'_>,
-        count: u64, deadline: Instant, replies: &mut Replies,
+        &mut self, (command, by): (RedisCommand<'_>, &Asker), written: WrittenKey<'_>, count: u64,
+        deadline: Instant, replies: &mut Replies,
     ) {
         if self.namespace != written.namespace || self.counts.len() == REQUEST_KEYS_MAX {
             self.finish(by, deadline, replies).await;
@@ -108,7 +107,7 @@ impl MergedCommands {
     }
 
     /// Takes the numbers and answers the commands, at the latest at `deadline`. All of them are of one caller.
-    pub async fn finish(&mut self, by: &Principal, deadline: Instant, replies: &mut Replies) {
+    pub async fn finish(&mut self, by: &Asker, deadline: Instant, replies: &mut Replies) {
         if self.counts.is_empty() {
             return;
         }
@@ -140,7 +139,7 @@ impl MergedCommands {
     }
 
     async fn take(
-        &mut self, counts: &[u64], by: &Principal, deadline: Instant,
+        &mut self, counts: &[u64], by: &Asker, deadline: Instant,
     ) -> Result<NextManyResponse, Refused> {
         let asked = counts.len();
         let counts = match counts.iter().all(|count| *count == 1) {

@@ -20,7 +20,7 @@ use super::{
     transaction::{PutOff, Transaction, aborted},
 };
 use crate::{
-    node::{LetIn, NodeContext, Principal},
+    node::{Asker, LetIn, NodeContext},
     proto::{Code, refusal},
     sequence::{Wanted, WrittenKey},
     server::{
@@ -43,7 +43,7 @@ pub struct RedisSession {
     /// Its owner.
     owner: Owner,
     /// The asker: the owner of the token that AUTH showed, or the connection's owner.
-    by: Principal,
+    by: Asker,
     /// The proof that the asker was let in.
     let_in: LetIn,
     /// The name that the client gave it.
@@ -65,7 +65,7 @@ impl RedisSession {
             merged: MergedCommands::new(context.clone()),
             context,
             id,
-            by: owner.principal(),
+            by: owner.asker(),
             let_in: LetIn::default(),
             owner,
             name: Vec::new(),
@@ -331,7 +331,7 @@ impl RedisSession {
             Reset => {
                 replies.version = Version::default();
                 self.name.clear();
-                self.by = self.owner.principal();
+                self.by = self.owner.asker();
                 self.let_in = LetIn::default();
                 self.transaction = None;
                 replies.simple("RESET");

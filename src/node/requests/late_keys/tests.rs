@@ -2,9 +2,7 @@
 
 use super::*;
 use crate::{
-    node::{
-        Principal, numbers::checked_request::CheckedRequest, requests::refused_keys::refused_at,
-    },
+    node::{Asker, numbers::checked_request::CheckedRequest, requests::refused_keys::refused_at},
     sequence::NamespaceId,
 };
 
@@ -44,7 +42,7 @@ fn request() -> (CheckedRequest<NextManyRequest>, NextManyResponse) {
         ],
         ..NextManyResponse::default()
     };
-    (CheckedRequest::new(message, Principal::node(1)).unwrap(), answer)
+    (CheckedRequest::new(message, Asker::node(1)).unwrap(), answer)
 }
 
 #[test]
@@ -92,7 +90,7 @@ fn late_keys_of_a_message_with_an_id_are_not_asked_for_again() {
     let (request, answer) = request();
     let request_id = Some(bytes::Bytes::from_static(b"order-7"));
     let named =
-        CheckedRequest::new(NextManyRequest { request_id, ..request.message }, Principal::node(1))
+        CheckedRequest::new(NextManyRequest { request_id, ..request.message }, Asker::node(1))
             .unwrap();
     assert!(named.id.is_some() && named.rest(&answer, BOOK).is_none());
 }

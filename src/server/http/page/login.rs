@@ -17,7 +17,7 @@ use super::{
     sessions::{SessionKey, Sessions, cookie, shown_in},
 };
 use crate::{
-    node::{Access, Principal, hash_of},
+    node::{Access, Asker, hash_of},
     proto::{Code, Refusal, refuse},
     sequence::{Verb, Wanted},
     server::{
@@ -49,7 +49,7 @@ const POLICY: (HeaderName, &str) = (
 
 /// The caller that was let in.
 pub struct Visitor {
-    by: Principal,
+    by: Asker,
     /// The session that let the caller in, if one did.
     session: Option<(Sessions, SessionKey)>,
 }

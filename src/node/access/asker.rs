@@ -22,7 +22,7 @@ pub fn hash_of(token: &[u8]) -> TokenHash {
 
 /// The asker: who asks for something, and what is known of it without the table of principals.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Principal {
+pub struct Asker {
     pub(super) who: Who,
     /// The id of the network of its address (`network_of`).
     pub(super) network: u64,
@@ -40,15 +40,15 @@ pub(super) enum Who {
     Node(NodeId),
 }
 
-impl Principal {
+impl Asker {
     /// A caller that shows this, and whose address `network` names, as `network_of` says.
     pub fn caller(shown: Credential, network: u64) -> Self {
-        Principal { who: Who::Caller(shown), network, entrance: None }
+        Asker { who: Who::Caller(shown), network, entrance: None }
     }
 
     /// The same caller, who has reached this node here. Only such a caller's calls are told by this node's audit.
     pub fn through(self, entrance: Option<Entrance>) -> Self {
-        Principal { entrance, ..self }
+        Asker { entrance, ..self }
     }
 
     /// Whether it is a caller that asks this node.
@@ -74,13 +74,13 @@ impl Principal {
 
     /// The same caller, who shows the token that has this hash.
     pub fn with_hash(&self, hash: TokenHash) -> Self {
-        Principal::caller(Credential::Token(hash), self.network).through(self.entrance)
+        Asker::caller(Credential::Token(hash), self.network).through(self.entrance)
     }
 
     /// Somebody at the local socket of a node: who may open its data directory. It may do all that callers may, whatever is
     /// granted to whom.
     pub fn local() -> Self {
-        Principal { who: Who::Local, network: 0, entrance: None }
+        Asker { who: Who::Local, network: 0, entrance: None }
     }
 
     /// Whether it is somebody at the local socket of a node.
@@ -90,7 +90,7 @@ impl Principal {
 
     /// A node of the cluster, for itself. It may everything that nodes do.
     pub fn node(node: NodeId) -> Self {
-        Principal { who: Who::Node(node), network: 0, entrance: None }
+        Asker { who: Who::Node(node), network: 0, entrance: None }
     }
 
     /// Of whom the leader is told beside it: what names the network of a caller's address, or for whom a node asks by itself.
@@ -150,7 +150,7 @@ impl Principal {
 
 /// The refusal of what is denied to a caller.
 pub(super) fn refused(
-    denied: Denied, by: &Principal, wanted: Wanted<'_>, principals: &Principals,
+    denied: Denied, by: &Asker, wanted: Wanted<'_>, principals: &Principals,
 ) -> Refusal {
     match denied {
         Denied::NothingShown => refusal!(
