@@ -37,7 +37,7 @@ pub enum Phase {
 pub const PHASES: usize = Phase::ALL.len();
 
 impl Phase {
-    /// All of them, in the order in which [`Laps::all`] has them.
+    /// All of them.
     pub const ALL: [Phase; 7] = [
         Phase::Queue,
         Phase::Leader,
@@ -69,7 +69,7 @@ pub struct Laps(Mutex<LapTimes>);
 #[derive(Debug)]
 struct LapTimes {
     began: Instant,
-    /// When the last wait ended that was told.
+    /// When the last lap ended.
     last: Instant,
     spent: [Duration; PHASES],
 }
@@ -102,12 +102,12 @@ impl Laps {
         self.0.lock().began.elapsed()
     }
 
-    /// How long the call waited for this, as far as that was told.
+    /// How long the call has waited in this phase, up to the last lap.
     pub fn spent(&self, phase: Phase) -> Duration {
         self.all()[phase as usize]
     }
 
-    /// The same of all phases.
+    /// How long it has waited in each phase, in the order of [`Phase::ALL`].
     pub fn all(&self) -> [Duration; PHASES] {
         self.0.lock().spent
     }
@@ -118,7 +118,7 @@ pub fn is_measured() -> bool {
     MEASURED.try_with(|_| ()).is_ok()
 }
 
-/// Notes that the call has waited for this since the last lap.
+/// Ends a lap: the call has been in this phase since the last one.
 pub fn lap(phase: Phase) {
     // Mostly nobody measures.
     let _ = MEASURED.try_with(|laps| {
@@ -130,7 +130,7 @@ pub fn lap(phase: Phase) {
     });
 }
 
-/// The call has waited for a log entry since the last lap; `entry` says which one ended last.
+/// Ends a lap in which the call waited for a log entry. `entry` says which entry ended last.
 pub fn lap_of_entry(entry: impl FnOnce() -> Option<EntryTimes>) {
     let _ = MEASURED.try_with(|laps| {
         let (entry, now) = (entry(), Instant::now());

@@ -98,7 +98,7 @@ fn answer(headers: HeaderMap) -> (StatusCode, Vec<u8>) {
     })
 }
 
-/// The principal of a caller with these headers.
+/// The asker of a call with these headers.
 fn asker(headers: &HeaderMap) -> Result<Asker, String> {
     fuzzing::asks_with(headers).map_err(|refused| refused.to_string())
 }

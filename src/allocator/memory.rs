@@ -239,8 +239,8 @@ impl Memory {
     pub fn next_bump(&self, place: MemoryPlace, namespaces: &NamespaceMap) -> Option<Bump> {
         let mut shard = self.shards.lock(place.shard);
         if self.has_ended() {
-            // A call that was inside the gate asks. The term has lost track of what it used: another chunk would only
-            // be skipped. Without its shard, the call is told that this node leads no more.
+            // A call that was inside the gate asks. The term knows no more what it used: another chunk would only be
+            // skipped. Without its shard, the call is told that this node leads no more.
             let shard = std::mem::take(&mut *shard);
             self.work.run_detached(move || drop(shard));
             return None;

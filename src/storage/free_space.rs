@@ -254,7 +254,7 @@ impl FreeSpace {
     }
 }
 
-/// How large RocksDB's own log may be with such a reserve.
+/// How large RocksDB's own log may be if so many bytes of the disk are the reserve.
 fn wal_bytes_max(reserve_bytes: u64) -> u64 {
     match reserve_bytes {
         0 => WAL_BYTES_MAX,

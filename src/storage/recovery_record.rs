@@ -50,8 +50,8 @@ pub struct RaisedNamespace {
     pub exhausted: u64,
     /// The first number of keys in sections that this copy does not know.
     pub start: u64,
-    /// Its ids have times from this one on, in milliseconds since 1970: leases and numbers may be lost. `None` if its ids
-    /// have no format.
+    /// Its ids have times from this one on, in milliseconds since 1970. Lost entries may have given ids with earlier
+    /// ones. `None` if its ids have no format.
     pub ids_after_ms: Option<u64>,
     /// True if its ids come from keys and hold a time. Then every ceiling was raised to `start`.
     pub follows_the_time: bool,

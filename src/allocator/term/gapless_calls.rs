@@ -143,15 +143,15 @@ impl Term {
         laps::lap_of_entry(|| self.memory.last_entry());
         match given {
             Ok(Ok(given)) => given,
-            // The task has ended without a word: what it did is not known.
+            // The task has ended without an answer: nobody knows what it did.
             Ok(Err(_)) => Err(Unserved { why: Why::AskLeader, may_be_done }),
             Err(_) => Err(Unserved { why: Why::DeadlineExceeded, may_be_done }),
         }
     }
 }
 
-/// Tells apart messages with several parts that were given the same id. It is remembered: another release must come to the
-/// same.
+/// The checksum that tells apart messages of several parts under one request id. It is remembered with the id, so every
+/// release must compute the same.
 fn checksum<'k>(asked: impl Iterator<Item = (Key<'k>, u64)>) -> u32 {
     let mut crc = crc32fast::Hasher::new();
     for (key, count) in asked {

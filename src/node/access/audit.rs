@@ -55,7 +55,7 @@ impl Entrance {
 /// A caller that asks this node.
 #[derive(Debug)]
 pub struct AuditedCaller {
-    /// The principal's name. Of a token that is not known: its id.
+    /// The name of what it shows, as [`super::Access::name_of`] has it, or that it shows several tokens.
     pub who: String,
     /// Where it asks.
     pub entrance: Entrance,

@@ -23,7 +23,7 @@ impl BurntNumbers {
         (!uses.is_empty()).then_some(BurntNumbers { quotas: quotas.clone(), uses })
     }
 
-    /// Counts so many more.
+    /// Counts further numbers.
     pub fn add(&self, numbers: u64) {
         if numbers > 0 {
             for quota_use in &self.uses {

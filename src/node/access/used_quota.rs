@@ -76,6 +76,9 @@ impl Rate {
     }
 
     /// Uses so much of it.
+    ///
+    /// # Errors
+    /// [`QuotaFull`] if there is no room. Nothing is used then.
     pub(super) fn take(&self, much: NonZeroU32, now: Duration) -> Result<(), QuotaFull> {
         match self.0.as_ref().map_or(Ok(Ok(())), |rate| rate.check_n(much)) {
             Ok(taken) => taken.map_err(|until| QuotaFull::For(until.wait_time_from(now))),
@@ -85,7 +88,7 @@ impl Rate {
 }
 
 impl Used {
-    /// Nothing of it.
+    /// That of a quota of which nothing was used.
     pub(super) fn none(quota: &Quota, clock: Uptime) -> Used {
         Used {
             calls: Rate::none_used(quota.calls_per_second, clock),
@@ -95,14 +98,14 @@ impl Used {
         }
     }
 
-    /// Whether it is as if nothing had been used.
+    /// Whether the quota has as much room as if nothing had been used: then this may be forgotten.
     pub(super) fn is_over(&self, now: Duration) -> bool {
         now.saturating_sub(self.last) > SECOND && self.burnt.now(now).numbers == 0
     }
 }
 
 impl BurntSince {
-    /// The numbers that still count: none after a day.
+    /// The numbers that still count: none, a day after the first of them.
     fn now(self, now: Duration) -> BurntSince {
         match self.numbers > 0 && now.saturating_sub(self.since) < DAY {
             true => self,
@@ -110,13 +113,16 @@ impl BurntSince {
         }
     }
 
-    /// Counts so many more.
+    /// Counts further numbers.
     pub(super) fn add(&mut self, numbers: u64, now: Duration) {
         let burnt = self.now(now);
         *self = BurntSince { numbers: burnt.numbers.saturating_add(numbers), ..burnt };
     }
 
-    /// Whether fewer were burnt than may be.
+    /// Checks that fewer were burnt than `most`.
+    ///
+    /// # Errors
+    /// [`QuotaFull::For`] the rest of the day.
     pub(super) fn check(self, most: NonZeroU64, now: Duration) -> Result<(), QuotaFull> {
         let burnt = self.now(now);
         match burnt.numbers < most.get() {

@@ -72,10 +72,10 @@ pub fn check_token_name(name: &str) -> Result<(), InvalidAccess> {
     }
 }
 
-/// Checks that something is a URI by which certificates may be granted something.
+/// Checks that something may be granted to the certificates with this URI.
 ///
 /// # Errors
-/// [`InvalidAccess`] if it is too long, or has no scheme or other than visible characters.
+/// [`InvalidAccess`] if the URI is too long, has no scheme, or has a character that is not visible ASCII.
 pub fn check_uri(uri: &str) -> Result<(), InvalidAccess> {
     let is_visible = uri.bytes().all(|byte| byte.is_ascii_graphic());
     match uri.len() <= URI_BYTES_MAX && is_visible && uri.contains("://") {

@@ -52,7 +52,7 @@ pub struct ConnectionLimits {
 }
 
 impl ConnectionLimits {
-    /// The limits of a port of a node with this configuration, whose connections have no metrics.
+    /// The limits of a port of a node with this configuration. No metric shows its connections.
     pub fn new(config: &Config, port: &'static str, when_full: WhenFull) -> Self {
         ConnectionLimits {
             port,
@@ -65,7 +65,8 @@ impl ConnectionLimits {
         }
     }
 
-    /// When a connection that begins now is too old. It is drawn, so that those that began together do not end together.
+    /// When a connection that begins now is too old. The time is drawn at random, so that connections that began together do
+    /// not end together.
     pub fn too_old_at(&self) -> Option<Instant> {
         let age_max = self.age_max?;
         let less = random::u64() % (1 + whole_ms(age_max / AGE_DRAWN_PART));

@@ -128,6 +128,7 @@ impl Opening {
 }
 
 impl Handshakes {
+    /// Waits for the first byte, which tells whether the other end speaks TLS, and begins the connection accordingly.
     async fn look(
         &self, socket: TcpStream, place: &ConnectionPlace, silence: Duration,
     ) -> Result<Stream, String> {
@@ -151,7 +152,7 @@ impl Handshakes {
             Ok(stream) => return Ok(stream),
             Err(failed) => failed,
         };
-        // Now: the connection may end while the other end is let read.
+        // Told before the wait below, during which the connection may be dropped.
         let why = self.tell(failed, from);
         if let Some(socket) = socket {
             // A caller that does not read it learns less. The connection fails all the same.

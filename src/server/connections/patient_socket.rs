@@ -102,8 +102,8 @@ pub(super) fn is_given_up(given_up: &mut GivenUp, cx: &mut Context<'_>) -> bool 
 }
 
 impl PatientSocket {
-    /// A socket whose writes wait for at most `times.idle`, each anew, and for a second after `stop`; a head of a request,
-    /// which ends when a call begins, for `times.head`.
+    /// A socket. Each write waits for at most `times.idle`, and for a second once `stop` is cancelled. The head of a request
+    /// may take `times.head`. It ends when its call begins.
     pub fn new(
         stream: UntilKnown<Stream>, times: Times, calls: Arc<Calls>, stop: CancellationToken,
     ) -> Self {
@@ -136,7 +136,7 @@ impl PatientSocket {
             until: Box::pin(sleep(self.times.idle)),
             stopped: Some(Box::pin(self.stop.clone().cancelled_owned())),
         });
-        // However much of it is read meanwhile.
+        // An answer that is given up ends, however much of it is read meanwhile.
         let (answer, end) = self.calls.answer();
         if self.given_up.0 != answer {
             self.given_up = (answer, given_up(end));
@@ -182,6 +182,7 @@ impl PatientSocket {
     }
 }
 
+/// The failure of a read or a write that has taken too long.
 fn late<T>(why: &str) -> Poll<io::Result<T>> {
     Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, why)))
 }

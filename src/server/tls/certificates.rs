@@ -103,20 +103,21 @@ impl Certificates {
         left
     }
 
-    /// Takes the files if their contents have changed. They may be half way through a change, so that they are read twice, and
-    /// taken, or told, if they stay the same. Until then, and where they do not fit together, those before stay in use.
+    /// Takes the files if their contents have changed. Somebody may be half way through changing them. So they are read twice,
+    /// and only if they stay the same are they taken, or does the log say why not. Until then, and if they do not fit together,
+    /// the earlier ones stay in use.
     pub async fn refresh(self: &Arc<Self>) {
         let taken = self.take_changes().await;
         // The log has it. The next look tries again.
         let _ = self.tell(taken);
     }
 
-    /// Takes the files at once if their contents have changed: who asks for it says that they are whole. If they cannot be used
-    /// they are read once more before that is told: one of them may be half way through a change all the same. Tells of each
+    /// Takes the files at once if their contents have changed: the operator who asks for that has written them. If they cannot
+    /// be used, they are read once more before the log says so: one of them may be half written all the same. Returns of each
     /// file whether it has changed.
     ///
     /// # Errors
-    /// The line that the log has if they cannot be used. Those before stay in use.
+    /// The line that the log has if they cannot be used. The earlier ones stay in use.
     pub async fn reload(self: &Arc<Self>) -> Result<Vec<FileRead>, String> {
         let taken = match self.take_at_once().await {
             Err(_) => {
@@ -132,7 +133,7 @@ impl Certificates {
         self.tell(taken).map(|()| files)
     }
 
-    /// Tells in the log, once, what it came to that files were read again: whether they had changed, and are in use now.
+    /// Tells the log, once, what came of reading the files again: `taken` says whether they had changed, and are in use now.
     ///
     /// # Errors
     /// A text about files that cannot be used.

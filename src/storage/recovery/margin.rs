@@ -108,8 +108,8 @@ impl Margin {
         }
     }
 
-    /// Raises the `start` of a namespace: above the times that may be lost, if its ids come from keys and hold a time, and by
-    /// its margin.
+    /// Raises the `start` of a namespace: above the times that lost entries may have given, if its ids come from keys and hold
+    /// a time, and by its margin.
     fn raise_namespace(
         &self, config: &mut NamespaceConfig, id: NamespaceId, known: &Known, now_ms: u64,
     ) -> Result<RaisedNamespace, StoreError> {
@@ -121,7 +121,7 @@ impl Margin {
         let ceiling_max = known.totals.get(&id).map_or(0, |totals| totals.ceiling_max);
         let ceiling_ms = format.parts_of_number(ceiling_max, 0).time_ms;
         let reached_ms = lost.reached_ms.max(ceiling_ms);
-        let first = first_after_lost_ids(&format, reached_ms, now_ms, config.max);
+        let first = first_after_lost_entries(&format, reached_ms, now_ms, config.max);
         config.start = config.start.max(first);
         let default_steps = match lost.is_guess {
             true if first <= config.max => self.default_steps,
@@ -189,7 +189,7 @@ fn too_wide(
 /// The first number of keys with ids of this format that lies above all that lost entries may have given. They lay at most
 /// [`AHEAD_MAX_MS`] above the leader's time, or above the namespace's where that was ahead. One more than `max` if the format
 /// has ended by then.
-fn first_after_lost_ids(format: &Format, reached_ms: u64, now_ms: u64, max: u64) -> u64 {
+fn first_after_lost_entries(format: &Format, reached_ms: u64, now_ms: u64, max: u64) -> u64 {
     let after_ms = now_ms.max(reached_ms).saturating_add(AHEAD_MAX_MS);
     let first = format.number_at(after_ms.max(format.first_ms()));
     first.unwrap_or_else(|_ended| max.saturating_add(1))

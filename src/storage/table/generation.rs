@@ -57,7 +57,8 @@ impl Generation {
         for record in self.records(&from, to)? {
             let (key, value) = record?;
             let namespace: Namespace = self.db.decode(Family::Applied, &key, &value)?;
-            // A key comes once, and so does each id then: the namespaces below count on that, and a peer may have sent these.
+            // `put` relies on ids that come once. Keys come once, so each must name the id of its record. A peer may have sent
+            // both.
             if key[..] != layout::namespace_key(&prefix, namespace.id)[..] {
                 let why = format!("it holds the namespace with id {}", namespace.id.0);
                 return Err(self.db.damaged(Family::Applied, &key, why));
