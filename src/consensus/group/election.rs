@@ -23,9 +23,11 @@ pub async fn watch(group: Arc<Group>) {
     let (mut metrics, mut server) = (group.raft.metrics(), group.raft.server_metrics());
     let mut stopped = group.stopped();
     loop {
-        // Raft tells its state here whenever it changes, just before it tells it in the metrics.
-        let leads = server.borrow_and_update().state.is_leader();
+        let told = server.borrow_and_update().clone();
         let seen = metrics.borrow_and_update().clone();
+        // Raft tells its state and its vote twice, one after the other, whenever they change. Between the two, one lags.
+        let is_settled = seen.state == told.state && seen.vote == told.vote;
+        let leads = told.state.is_leader() && is_settled;
         let heard = group.heard_leader.last();
         let due = candidacy.due(&group, &turns, &seen, heard);
         // It looks again after one promise: a leader that is heard meanwhile has not been silent for so long then.
