@@ -307,7 +307,33 @@ fn no_unit_starts_a_node_again_that_no_restart_helps() {
     let codes: Vec<&str> = said.split(' ').collect();
     // The names are systemd's, for settings that it cannot set up for a node before it runs.
     let names = ["EXEC", "USER", "GROUP", "NAMESPACE", "STATE_DIRECTORY"];
-    assert_eq!(codes, [&["2", "78"][..], &names].concat());
+    assert_eq!(codes, [&["2", "78", "127"][..], &names].concat());
+}
+
+/// systemd ends a unit with EXEC if the kernel refuses its program.
+#[test]
+fn a_program_without_a_library_ends_with_127_and_one_of_another_processor_does_not_begin() {
+    let dir = TempDir::new().unwrap();
+    let run = |program: &str, arguments: &[&str]| {
+        let ran = Command::new(program).args(arguments).current_dir(dir.path()).output().unwrap();
+        assert!(ran.status.success(), "{program}: {ran:?}");
+    };
+    fs::write(dir.path().join("part.c"), "int part(void) { return 0; }\n").unwrap();
+    let source = "int part(void);\nint main(void) { return part(); }\n";
+    fs::write(dir.path().join("program.c"), source).unwrap();
+    run("cc", &["-shared", "-fPIC", "-o", "libpart.so", "part.c"]);
+    run("cc", &["-o", "program", "program.c", "-L.", "-lpart"]);
+    fs::remove_file(dir.path().join("libpart.so")).unwrap();
+    let program = dir.path().join("program");
+    let ran = Command::new(&program).output().unwrap();
+    assert_eq!(ran.status.code(), Some(127), "{ran:?}");
+    assert!(String::from_utf8_lossy(&ran.stderr).contains("libpart.so"), "{ran:?}");
+
+    // The machine that its header names becomes the AVR, for which there is no Linux, and so no emulator of one.
+    let patch = "printf '\\123' | dd of=program bs=1 seek=18 conv=notrunc status=none";
+    run("sh", &["-c", patch]);
+    let refused = Command::new(&program).output().expect_err("the kernel refuses it");
+    assert!(refused.to_string().contains("Exec format error"), "{refused}");
 }
 
 #[test]

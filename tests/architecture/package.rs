@@ -19,6 +19,13 @@ fn manifest(field: &str) -> String {
     said.unwrap_or_else(|| panic!("no {field}")).trim_end_matches('"').to_owned()
 }
 
+/// The part of Cargo.toml that tells of the Debian package.
+fn package() -> toml::Value {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let manifest: toml::Value = toml::from_str(&manifest).expect("Cargo.toml");
+    manifest["package"]["metadata"]["deb"].clone()
+}
+
 #[test]
 fn what_the_package_is_fits_into_the_one_line_that_debians_tools_show() {
     let said = manifest("description");
@@ -40,15 +47,32 @@ fn the_package_has_the_licence_and_the_source_that_the_manifest_tells() {
 /// Three machines that upgrade by themselves would be an outage, and a node's settings come before its first start.
 #[test]
 fn the_manifest_has_the_package_start_stop_and_restart_no_node_and_needrestart_is_told_of_it() {
-    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
-    let manifest: toml::Value = toml::from_str(&manifest).expect("Cargo.toml");
-    let units = &manifest["package"]["metadata"]["deb"]["systemd-units"];
+    let package = package();
+    let units = &package["systemd-units"];
     for what in ["enable", "start", "restart-after-upgrade", "stop-on-upgrade"] {
         assert_eq!(units[what].as_bool(), Some(false), "{what}");
     }
     // needrestart starts services anew that use a library that was replaced.
     let left_alone = fs::read_to_string(root().join("dist/needrestart.conf")).unwrap();
     assert!(left_alone.contains("ratchet"), "{left_alone}");
+}
+
+/// The package and the archive have lists of their own.
+#[test]
+fn the_package_and_the_archive_have_the_dashboards_and_the_alerts() {
+    let package = package();
+    let assets = package["assets"].as_array().expect("a list");
+    let script = fs::read_to_string(root().join("dist/build")).unwrap();
+    for (files, folder) in
+        [("observe/*.yml", "observe/"), ("observe/dashboards/*", "observe/dashboards/")]
+    {
+        let place = format!("usr/share/ratchet/{folder}");
+        let has = |asset: &toml::Value| {
+            asset[0].as_str() == Some(files) && asset[1].as_str() == Some(place.as_str())
+        };
+        assert!(assets.iter().any(has), "the package has no {files}");
+        assert!(script.contains(files), "the archive has no {files}");
+    }
 }
 
 /// The links of units that are enabled, below a root of their own.

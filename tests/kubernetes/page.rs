@@ -8,19 +8,24 @@ use std::{
     process::{Command, Stdio},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::rendered::{Objects, chart, file, kustomized};
+use super::rendered::{Objects, chart, file, kustomized, parsed};
 use crate::common::processes::ratchet;
 
 const OVERLAYS: &str = "dist/kubernetes/overlays/";
 const FILES: &str = "dist/kubernetes/";
 
+/// The text of the page.
+fn page() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/kubernetes.md");
+    fs::read_to_string(path).unwrap()
+}
+
 /// The commands in the page's blocks of code.
 fn commands() -> Vec<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/kubernetes.md");
-    let page = fs::read_to_string(path).unwrap();
+    let page = page();
     let lines = page.lines().filter(|line| line.starts_with("    "));
     let programs = ["kubectl ", "helm ", "ratchet ", "("];
     let is_command = |line: &&str| programs.iter().any(|program| line.starts_with(program));
@@ -153,4 +158,24 @@ fn the_commands_of_the_page_name_what_there_is_and_those_that_need_no_cluster_ar
     }
     assert!(played > 30, "only {played} commands were found");
     assert_eq!(secrets.made.len(), 2);
+}
+
+#[test]
+fn the_command_that_wraps_the_alerts_makes_a_rule_for_the_operator_of_all_of_them() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = page();
+    let (_, block) = page.split_once("\n    { printf").expect("the command");
+    let (wrapping, _) = block.split_once(" | kubectl apply -f -\n").expect("its end");
+    let mut bash = Command::new("bash");
+    bash.args(["-ec", &format!("{{ printf{wrapping}")]).current_dir(root).stdin(Stdio::null());
+    let ran = bash.output().unwrap();
+    assert!(ran.status.success(), "{wrapping}: {ran:?}");
+    let rules = fs::read(root.join("observe/alerts.yml")).unwrap();
+    let expected = json!({
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": { "name": "ratchet" },
+        "spec": parsed(&rules).0[0],
+    });
+    assert_eq!(parsed(&ran.stdout).0, [expected]);
 }

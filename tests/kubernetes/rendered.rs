@@ -63,7 +63,7 @@ fn printed(command: &mut Command, input: &[u8]) -> Vec<u8> {
 }
 
 /// The objects in a text of YAML.
-fn parsed(yaml: &[u8]) -> Objects {
+pub fn parsed(yaml: &[u8]) -> Objects {
     let program = "import json, sys, yaml
 json.dump([one for one in yaml.safe_load_all(sys.stdin) if one], sys.stdout)";
     let json = printed(tool("python").args(["-c", program]), yaml);

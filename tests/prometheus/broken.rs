@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicI64, Ordering},
@@ -16,10 +17,11 @@ use super::{
     server::{JOB, Prometheus},
 };
 use crate::common::{
-    certificates::Certificates,
+    PATIENCE,
+    certificates::{Certificates, connect_with},
     cluster::Cluster,
     disk::{Disk, Fsync, on_disks},
-    eventually, http, http2, id, others,
+    eventually, http, http2, id, in_time, others,
     processes::{Processes, run},
     rust_client::{client_of, create_with_format},
     until, with_http, with_metrics,
@@ -27,10 +29,12 @@ use crate::common::{
 };
 use futures::future::join_all;
 use ratchet::{
-    node::Config,
-    proto::v1::{CreateNamespaceRequest, NextManyRequest, UpdateNamespaceRequest},
+    node::{CheckedRequest, Config, Origin, Principal, config::FenceKind},
+    proto::v1::{CreateNamespaceRequest, NextManyRequest, NextRequest, UpdateNamespaceRequest},
 };
 use tempfile::TempDir;
+use tokio::{io::AsyncReadExt, time::Instant};
+use tokio_rustls::rustls::ALL_VERSIONS;
 use tokio_util::task::AbortOnDropHandle;
 
 /// Where the nodes of a cluster tell their metrics.
@@ -298,6 +302,30 @@ async fn callers_that_are_refused_are_told_until_they_are_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn connections_that_are_refused_at_the_port_for_peers_are_told_until_none_is() {
+    let certificates = Certificates::new();
+    let mut cluster = Processes::configured(1, &[]);
+    let place = cluster.places[&1].clone();
+    certificates.node(1, &place.peer_listen.ip().to_string(), &[]);
+    cluster.own_flags.insert(1, certificates.peer_flags(1, "require"));
+    cluster.spawn(1);
+    let prometheus = Prometheus::start([place.metrics_listen]).await;
+    prometheus.are_quiet(&["RatchetLoginsRefused"]).await;
+    let shows_none = Arc::new(certificates.client_config(None, ALL_VERSIONS));
+    let connect = async || {
+        let opened = async {
+            // With TLS 1.3 a client learns after its own part of the handshake that it is refused.
+            let mut stream = connect_with(&shows_none, place.peer_listen).await?;
+            stream.read_to_end(&mut Vec::new()).await
+        };
+        in_time("the end of a connection", opened).await.expect_err("it is refused");
+    };
+    let cause = "connections without a certificate come to the port for peers";
+    prometheus.fires_while(cause, "RatchetLoginsRefused", connect).await;
+    prometheus.are_quiet(&["RatchetLoginsRefused"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn requests_without_memory_to_wait_in_are_told_until_there_is_some() {
     // Two of three founding nodes are missing: requests wait.
     let mut cluster = Cluster::configured(3, |config| {
@@ -348,18 +376,82 @@ async fn numbers_that_are_skipped_without_a_crash_are_told_until_none_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn snapshots_that_do_not_arrive_are_told_until_they_do() {
-    let short_log = |config: &mut Config| {
-        with_metrics(config);
-        config.log_keep_bytes = 1_000;
+async fn numbers_whose_callers_hang_up_are_told_until_none_does() {
+    let cluster = Cluster::start(1, with_metrics).await;
+    cluster.client(1).next(1).await.expect("a number");
+    let prometheus = Prometheus::start(metrics(&cluster)).await;
+    prometheus.are_quiet(&["RatchetNumbersSkipped"]).await;
+    let node = cluster.nodes[&1].context();
+    let mut new = 2..;
+    let hang_up = async || {
+        // Key 1 has numbers; a new key needs a log entry.
+        let asked = NextManyRequest {
+            namespace: "book".into(),
+            ids: vec![1, new.next().expect("a key")],
+            ..NextManyRequest::default()
+        };
+        let asked = CheckedRequest::new(asked, Principal::node(1)).expect("a request");
+        let deadline = Instant::now() + PATIENCE;
+        let answer = pin!(node.numbers.serve(&asked, Origin::Client, deadline));
+        assert!(futures::poll!(answer).is_pending(), "the new key has no number yet");
     };
-    let mut cluster = Cluster::start(1, short_log).await;
+    let cause = "callers hang up before all their keys have numbers";
+    prometheus.fires_while(cause, "RatchetNumbersSkipped", hang_up).await;
+    prometheus.are_quiet(&["RatchetNumbersSkipped"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_of_a_leader_that_is_cut_off_are_told_until_it_takes_none() {
+    let cluster = Cluster::start(3, |config| {
+        with_metrics(config);
+        config.fence = FenceKind::Quorum;
+    })
+    .await;
+    let leader = cluster.leader().await;
+    cluster.client(leader).next(1).await.expect("a number");
+    let prometheus = Prometheus::start(metrics(&cluster)).await;
+    prometheus.are_quiet(&["RatchetNumbersSkipped"]).await;
+    let node = cluster.nodes[&leader].context();
+    cluster.cut_off(leader);
+    let ask = async || {
+        let asked = NextRequest {
+            namespace: "book".into(),
+            key: id(1),
+            count: Some(30),
+            ..NextRequest::default()
+        };
+        let asked = CheckedRequest::new(asked, Principal::node(1)).expect("a request");
+        let deadline = Instant::now() + Duration::from_millis(300);
+        let answer = node.numbers.serve(&asked, Origin::Client, deadline).await;
+        assert!(answer.is_err(), "nobody can confirm that it leads");
+    };
+    let cause = "a leader that is cut off takes numbers, and no majority confirms it";
+    prometheus.fires_while(cause, "RatchetNumbersSkipped", ask).await;
+    cluster.mend();
+    prometheus.are_quiet(&["RatchetNumbersSkipped"]).await;
+}
+
+/// The node tells its metrics, and keeps so short a log that a further node needs a snapshot.
+fn short_log(config: &mut Config) {
+    with_metrics(config);
+    config.log_keep_bytes = 1_000;
+}
+
+/// Takes numbers of new keys at a node of [`short_log`] until its log is purged.
+async fn purge_log(cluster: &Cluster) {
     let mut client = cluster.client(1);
     for key in 0..200 {
         client.next(key).await.expect("a number");
     }
     let group = cluster.nodes[&1].context().group.clone();
     until("the log is purged", || group.purged_index() > Some(100)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn snapshots_that_do_not_arrive_are_told_until_they_do() {
+    let mut cluster = Cluster::start(1, short_log).await;
+    purge_log(&cluster).await;
+    let mut client = cluster.client(1);
     let prometheus = Prometheus::start(metrics(&cluster)).await;
     prometheus.are_quiet(&["RatchetSnapshotFails"]).await;
 
@@ -370,6 +462,39 @@ async fn snapshots_that_do_not_arrive_are_told_until_they_do() {
         cluster.links.damage_snapshots(0);
     };
     tokio::join!(client.add_node_at_last(2, peer_address), damaged);
+    prometheus.are_quiet(&["RatchetSnapshotFails"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn snapshots_that_are_sent_in_vain_are_told_until_one_arrives() {
+    // A megabyte a second, and all but nothing is held meanwhile.
+    let slow = |config: &mut Config| {
+        short_log(config);
+        (config.snapshot_mb_per_second, config.log_hold_times) = (1, 1);
+    };
+    let mut cluster = Cluster::start(1, slow).await;
+    let mut client = cluster.client(1);
+    // These keys take some two megabytes.
+    for first in (10_000..70_000).step_by(10_000) {
+        client.next_of_each((first..first + 10_000).collect()).await.expect("numbers");
+    }
+    purge_log(&cluster).await;
+    let prometheus = Prometheus::start(metrics(&cluster)).await;
+    prometheus.are_quiet(&["RatchetSnapshotFails"]).await;
+    let peer_address = cluster.start_joining(2, slow).await;
+    let logging = new_keys(&cluster, 1);
+    let in_vain = async {
+        let cause = "more is logged than is kept while a snapshot is sent";
+        prometheus.fire(cause, &["RatchetSnapshotFails"]).await;
+        eventually("a snapshot is sent in vain", async || {
+            let told = prometheus.query("ratchet_snapshots_in_vain_total > 0").await;
+            (!told.expect("an answer").is_empty()).then_some(())
+        })
+        .await;
+        // Once nothing is logged, the next one suffices.
+        drop(logging);
+    };
+    tokio::join!(client.add_node_at_last(2, peer_address), in_vain);
     prometheus.are_quiet(&["RatchetSnapshotFails"]).await;
 }
 

@@ -25,7 +25,8 @@ pub(super) fn end_within(limit: Duration, error: CommandError) {
     }
 }
 
-/// Aborts the process unless it has ended within [`EXIT_MAX`].
+/// Aborts the process unless it has ended within [`EXIT_MAX`]. A supervisor sees the signal then, and no exit code: only unsafe
+/// code could end a process with a code and without its exit handlers.
 fn abort_within() {
     let waiting = || {
         thread::sleep(EXIT_MAX);
