@@ -36,7 +36,7 @@ use crate::{
 /// The beginning of the paths of the service.
 pub const REFLECTION: &str = "/grpc.reflection.";
 
-/// Who asks over a stream, and what has ended it. The body of the call has it among the request's extensions.
+/// The asker over a stream, and the refusal that has ended it. The body of the call has it among the request's extensions.
 pub struct ReflectionCaller {
     access: Arc<Access>,
     by: Principal,
