@@ -1,4 +1,4 @@
-//! Who may do what: tokens, certificates, and callers that show neither.
+//! Access of tokens, certificates, and callers that show neither.
 
 mod admin_port;
 mod attacks;

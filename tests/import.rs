@@ -180,7 +180,7 @@ async fn a_dry_run_tells_each_name_that_is_like_another_one_also_in_json_and_rai
     let client = rust_client::client(processes.addresses());
     create_names(&client, "tags", 1, 1).await;
     let file = processes.dir.path().join("names.csv");
-    // Of the first, the second has other capitals, and the third one more blank. What another namespace has is like none.
+    // Of the first, the second has other capitals, and the third one more blank. A key of another namespace is like none.
     fs::write(&file, "pay,7\nPay,8\npay ,9\norder,10\nORDER ,11\nbook,12\n").expect("a file");
     let apart = "differs by capitals or blanks at its end alone from";
     let mapped = format!("{apart} 'Order', which leaf_tags maps 'order' to");

@@ -67,7 +67,7 @@ impl Process {
     /// Starts the program again, with the same arguments and environment. It must have ended.
     ///
     /// # Errors
-    /// As [`Process::start`].
+    /// If `setpriv` or the program cannot be started.
     pub fn start_again(&mut self) -> Result<(), Error> {
         assert!(self.has_ended(), "{} runs still", self.name);
         self.child = spawn(&self.name, &mut self.command)?;

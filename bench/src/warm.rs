@@ -41,7 +41,7 @@ pub async fn touch_all(target: &Target, load: &Load, keys: u64) -> Result<(), Er
 /// Takes a number of each of `keys` of `load` from the leader of `target`.
 ///
 /// # Errors
-/// As [`touch_all`].
+/// If the leader cannot be reached, or goes on failing.
 pub async fn touch(target: &Target, load: &Load, keys: Range<u64>) -> Result<(), Error> {
     let leader = target.servers.iter().find(|one| one.id == target.leader);
     let leader = leader.ok_or_else(|| Error::other(format!("{} has no leader", target.name)))?;

@@ -96,7 +96,7 @@ impl Client {
     /// The next `count` (at least 1) numbers of a key.
     ///
     /// # Errors
-    /// As [`Client::next`].
+    /// The cases are those of one number: [`Client::next`] lists them.
     pub async fn next_range(
         &self, namespace: &str, key: impl Into<Key>, count: u64,
     ) -> Result<Numbers, Error> {

@@ -43,7 +43,8 @@ impl Client {
     /// comes back gets the worker id that it had, if that is free.
     ///
     /// # Errors
-    /// As [`Client::ids`].
+    /// [`Error::Server`] if the cluster refuses the lease: there is no such namespace, its format has no worker, or every
+    /// worker id is held. [`Error::OutcomeUnknown`] if no answer comes in time: it is safe to call it again.
     pub async fn ids_as(&self, namespace: &str, holder: &str) -> Result<Ids, Error> {
         let started = std::time::Instant::now();
         let lease = self.lease_worker(namespace, holder).await?;

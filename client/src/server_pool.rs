@@ -156,7 +156,7 @@ impl ServerPool {
     /// Takes in the route that came in the metadata of a server's answer, if one did.
     ///
     /// # Errors
-    /// As [`ServerPool::check`].
+    /// A failure whose source is [`OtherCluster`] if the server belongs to another cluster: the answer is not to be used.
     pub fn hear(&self, server: &str, metadata: &MetadataMap) -> Result<(), Status> {
         if let Some(route) = route_in(metadata) {
             self.check(server, &route)?;

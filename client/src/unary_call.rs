@@ -50,7 +50,8 @@ impl ServerPool {
     /// the servers take turns.
     ///
     /// # Errors
-    /// As [`ServerPool::call`].
+    /// [`Error::Invalid`] if a server's address is none; [`Error::Server`] if a server refuses, or none answers in time;
+    /// [`Error::OtherCluster`] if the last server belongs to another cluster.
     pub async fn call_in_turn<Q, A, F>(
         &self, request: Q, ask: impl Fn(Connection, Request<Q>) -> F,
     ) -> Result<A, Error>

@@ -4,8 +4,8 @@
 //! it takes its numbers until they are answered or discarded. Once the gate is closed, no call enters, and those that
 //! wait inside are told: nobody gets a number until they have left.
 //!
-//! Invariant: the stage of the term moves forward only. No call that entered before the gate was closed is missed by whoever
-//! waits until it is empty.
+//! Invariant: the stage of the term moves forward only. No call that entered before the gate was closed is missed by a task
+//! that waits until it is empty.
 
 use std::{
     sync::{

@@ -37,7 +37,8 @@ pub struct ListedSections {
 /// Lists sections of `namespace`.
 ///
 /// # Errors
-/// As [`Term::current`].
+/// [`Why::AskLeader`] if the term is over, or the fence fails; [`Why::DeadlineExceeded`] if reading the table took too long;
+/// [`Why::Unreadable`] if it cannot be read.
 pub async fn list_sections(
     term: &Term, namespace: &Namespace, asked: PageAsked, deadline: Instant,
 ) -> Result<ListedSections, Why> {
@@ -76,7 +77,8 @@ pub struct Explained {
 /// Tells what is known of a key.
 ///
 /// # Errors
-/// As [`Term::current`].
+/// [`Why::AskLeader`] if the term is over, or the fence fails; [`Why::DeadlineExceeded`] if reading the table took too long;
+/// [`Why::Unreadable`] if it cannot be read.
 pub async fn explain(
     term: &Term, namespace: &Namespace, key: Key<'_>, deadline: Instant,
 ) -> Result<Explained, Why> {
@@ -102,7 +104,8 @@ pub async fn explain(
 /// 0 days, all that are kept.
 ///
 /// # Errors
-/// As [`Term::current`].
+/// [`Why::AskLeader`] if the term is over, or the fence fails; [`Why::DeadlineExceeded`] if reading the table took too long;
+/// [`Why::Unreadable`] if it cannot be read.
 pub async fn read_accounts(
     term: &Term, namespace: &Namespace, days: u32, deadline: Instant,
 ) -> Result<Vec<(u32, DayAccounts)>, Why> {

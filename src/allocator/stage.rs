@@ -41,7 +41,7 @@ impl TermStage {
         }
     }
 
-    /// True if whoever takes a term from this stage to `next` may come too late: another one has closed the term, or it was
+    /// True if a task that takes a term from this stage to `next` may come too late: another one has closed the term, or it was
     /// lost. If this is false, and [`TermStage::leads_to`] as well, then nobody may try it: the code is wrong.
     pub fn is_too_late_for(self, next: TermStage) -> bool {
         match next {

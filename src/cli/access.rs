@@ -45,9 +45,9 @@ enum AccessCommand {
     /// Create a token, and print it
     ///
     /// The token is printed alone, this once: the cluster stores its SHA-256, and nobody can find it out again. With --file it
-    /// is written to a file before the cluster is asked, and what was created is printed in its place.
+    /// is written to a file before the cluster is asked, and the principal is printed in its place.
     Create(Create),
-    /// List who may do what: anonymous, which is everybody, clients with certificates, and tokens
+    /// List all principals with their grants: anonymous, which is everybody, clients with certificates, and tokens
     List,
     /// Make a token worth nothing
     Revoke(Flags<v1::RevokeTokenRequest>),
@@ -55,10 +55,10 @@ enum AccessCommand {
 
 #[derive(Debug, Args)]
 struct Create {
-    /// The name of whoever gets it, for example "billing": up to 64 letters, digits, and any of "._-". Several tokens may have
+    /// The name of its holder, for example "billing": up to 64 letters, digits, and any of "._-". Several tokens may have
     /// one name
     name: String,
-    /// What it may do, as next:orders, next:order* or read:*; `all` is all of next, read, raise, namespaces and admin on all
+    /// A grant, as next:orders, next:order* or read:*; `all` is all of next, read, raise, namespaces and admin on all
     /// namespaces. May be given several times
     #[arg(long = "grant", required = true, value_name = "VERB:NAMESPACES")]
     grants: Vec<Granted>,
@@ -74,7 +74,7 @@ struct Create {
 /// `ratchet grant`.
 #[derive(Debug, Args)]
 pub struct Grant {
-    /// Who: anonymous, which is everybody, or the URI of a client's certificate, as ratchet://CLUSTER/client/NAME
+    /// The principal: anonymous, which is everybody, or the URI of a client's certificate, as ratchet://CLUSTER/client/NAME
     principal: String,
     /// All that may be done from now on, as next:orders, next:order* or read:*; `all` is all of next, read, raise, namespaces
     /// and admin on all namespaces. To grant nothing, give --nothing
@@ -91,7 +91,8 @@ pub struct Grant {
 /// `ratchet quota`.
 #[derive(Debug, Args)]
 pub struct Quota {
-    /// Who: the name of a token, the URI of a client's certificate, or anonymous, of whom each address has quotas of its own
+    /// The principal: the name of a token, the URI of a client's certificate, or anonymous, of whom each address has its own
+    /// quotas
     principal: String,
     /// All limits from now on, as order*:calls=100,numbers=10000,burnt=1000000: how many calls a second each node takes, how
     /// many numbers a second may be asked for, and how many may be burnt in a day by calls that failed. To limit nothing, give

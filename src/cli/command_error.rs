@@ -268,7 +268,7 @@ mod tests {
         assert!(codes.is_sorted() && codes.contains(&RESTART), "{codes:?}");
         let told = codes_of_table(include_str!("../../docs/monitor.md"), "## Exit codes");
         assert_eq!(told, codes, "docs/monitor.md");
-        // What a supervisor sees of a node that could not start, or ended.
+        // The codes that a supervisor sees of a node that could not start, or ended.
         let of_nodes =
             codes.iter().copied().filter(|code| [OTHER, 2].contains(code) || *code >= PANIC);
         let told = codes_of_table(include_str!("../../docs/deploy.md"), "**Exit codes.**");

@@ -89,7 +89,7 @@ impl Connection {
     /// Creates a client that waits for `at_least` at least.
     ///
     /// # Errors
-    /// As [`Connection::client`].
+    /// If a server's address is malformed, or a certificate, a key or a token cannot be read or used.
     pub fn patient_client(&self, at_least: Duration) -> Result<Client, Error> {
         self.client_of(&self.server, at_least)
     }
@@ -97,7 +97,7 @@ impl Connection {
     /// Creates a client of these servers, which waits for `at_least` at least.
     ///
     /// # Errors
-    /// As [`Connection::client`].
+    /// If a server's address is malformed, or a certificate, a key or a token cannot be read or used.
     pub fn client_of(&self, servers: &[String], at_least: Duration) -> Result<Client, Error> {
         let token = self.token()?;
         self.client_showing(token.as_ref(), servers, at_least)
@@ -107,7 +107,7 @@ impl Connection {
     /// flag names.
     ///
     /// # Errors
-    /// As [`Connection::client`].
+    /// If a server's address is malformed, or a certificate, a key or the token cannot be read or used.
     pub fn client_showing(
         &self, token: Option<&SecretToken>, servers: &[String], at_least: Duration,
     ) -> Result<Client, Error> {

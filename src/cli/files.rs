@@ -145,7 +145,7 @@ fn cannot_read(path: &Path, error: &io::Error, remedy: &str) -> CommandError {
 /// Keeps a copy of a key under the first free name: "ca.key.old-1", "ca.key.old-2".
 ///
 /// # Errors
-/// As [`Staged::publish`].
+/// If the copy cannot be written, or the directory cannot be changed.
 pub fn keep_copy(path: &Path, text: &str) -> Result<PathBuf, CommandError> {
     for number in 1..=u32::MAX {
         let mut name = path.as_os_str().to_owned();

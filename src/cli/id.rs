@@ -32,7 +32,7 @@ enum IdCommand {
         #[command(flatten)]
         shown: Shown,
     },
-    /// Tell what a format is made of, how many ids it has in a second, and when it ends
+    /// Tell the parts of a format, how many ids it has in a second, and when it ends
     Explain {
         /// The format: the name of a built-in one, or its text
         format: String,

@@ -55,8 +55,8 @@ pub struct Import {
     /// The file, or - for standard input. An import that was interrupted goes on where it was; one from standard input
     /// begins at the first row
     file: PathBuf,
-    /// What the file is: rows of "key,number" (or "first-last,number" for sections that ids share), or the rows of Leaf's table
-    /// leaf_alloc or of Tinyid's tiny_id_info, as mysql --batch prints them
+    /// The form of the file: rows of "key,number" (or "first-last,number" for sections that ids share), or the rows of Leaf's
+    /// table leaf_alloc or of Tinyid's tiny_id_info, as mysql --batch prints them
     #[arg(long, value_enum, default_value_t = RowFormat::Csv)]
     format: RowFormat,
     /// Check the file, and raise nothing
@@ -142,7 +142,7 @@ impl Ask for Import {
     }
 }
 
-/// Tells what is to be looked at in a file, unless the result has it.
+/// Warns of the rows of a file that somebody should look at, unless the result has them.
 ///
 /// # Errors
 /// If it is not to be imported.

@@ -94,28 +94,28 @@ enum Subcommands {
     Export(Asking<export::Export>),
     /// List the keys of a namespace that got numbers, page by page
     Keys(Asking<keys::Keys>),
-    /// Tell what became of a key's numbers: its ceiling, what is stored of it, what was skipped, and what the leader has in
+    /// Show the state of a key's numbers: its ceiling, its stored record, how many were skipped, and all that the leader has in
     /// memory
     Explain(Asking<keys::Explain>),
     /// Show how many numbers of a namespace were handed out and skipped, by cause, on each day of the last month. Days are
     /// in UTC. Numbers skipped by FENCE, DEADLINE and FLOOR are among those handed out; LEADER CHANGE is an upper bound
     Gaps(Asking<gaps::Gaps>),
-    /// Make ids of a namespace that has a format, take ids apart, and tell what formats are made of
+    /// Make ids of a namespace that has a format, take ids apart, and explain formats
     Id(id::Id),
     /// Create, show, list, change and delete namespaces
     Namespace(Asking<namespace::Namespace>),
-    /// Show who holds which worker id of a namespace
+    /// Show the worker ids of a namespace and their holders
     Worker(Asking<worker::Worker>),
     /// Create, list and revoke tokens, by which callers are known
     Token(Asking<access::Token>),
-    /// Say what everybody, or the client of a certificate, may do, in the place of what was granted before
+    /// Replace the grants of everybody, or of the client of a certificate
     ///
-    /// Everybody may do what is granted to anonymous: `ratchet grant anonymous --nothing` makes tokens necessary, and `ratchet
+    /// The grants of anonymous hold for everybody: `ratchet grant anonymous --nothing` makes tokens necessary, and `ratchet
     /// grant anonymous all` opens the cluster again.
     Grant(Asking<access::Grant>),
-    /// Say how much a token, a client with a certificate, or anonymous may use
+    /// Limit how much a token, a client with a certificate, or anonymous may use
     ///
-    /// What is given takes the place of what was limited before. See "ratchet token list" for what is limited now.
+    /// The quotas that are given take the place of earlier ones. See "ratchet token list" for the present ones.
     Quota(Asking<access::Quota>),
     /// Show the nodes of the cluster, their roles, and how far each one's log is
     Status(Asking<status::Status>),

@@ -32,7 +32,7 @@ enum NamespaceCommand {
     },
     /// Create a namespace
     Create(Flags<v1::CreateNamespaceRequest>),
-    /// Change a namespace. What orders numbers (increment, start, section size, kind of keys) changes until its first
+    /// Change a namespace. The fields that order numbers (increment, start, section size, kind of keys) change until its first
     /// number
     Update(Flags<v1::UpdateNamespaceRequest>),
     /// Delete a namespace and all its keys

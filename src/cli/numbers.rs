@@ -48,7 +48,7 @@ pub struct Next {
     /// How many numbers to take
     #[arg(long, default_value_t = 1)]
     count: u64,
-    /// What to call this request, 1 to 64 bytes, for example a UUID: run the command again with it, and the same
+    /// A name for this request, 1 to 64 bytes, for example a UUID: run the command again with it, and the same
     /// numbers are printed, as long as the id is remembered
     #[arg(long)]
     request_id: Option<String>,

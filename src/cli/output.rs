@@ -19,7 +19,7 @@ pub fn write(bytes: &[u8]) -> Result<(), CommandError> {
 /// Writes bytes. Returns false if the reader has closed standard output.
 ///
 /// # Errors
-/// As [`write()`].
+/// If standard output cannot be written for another reason.
 pub fn write_if_read(bytes: &[u8]) -> Result<bool, CommandError> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -32,7 +32,7 @@ pub fn write_if_read(bytes: &[u8]) -> Result<bool, CommandError> {
 /// Writes a line.
 ///
 /// # Errors
-/// As [`write()`].
+/// If standard output cannot be written for another reason than that its reader has closed it.
 pub fn line(text: &str) -> Result<(), CommandError> {
     write(format!("{text}\n").as_bytes())
 }
@@ -40,7 +40,7 @@ pub fn line(text: &str) -> Result<(), CommandError> {
 /// Writes a command's result: `value` as one line of JSON if `json`, otherwise `text`.
 ///
 /// # Errors
-/// As [`write()`].
+/// If standard output cannot be written for another reason than that its reader has closed it.
 pub fn result(json: bool, value: &impl Serialize, text: &str) -> Result<(), CommandError> {
     match json {
         true => write(self::json(value)?.as_bytes()),

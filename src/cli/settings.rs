@@ -55,7 +55,7 @@ macro_rules! settings {
                 #[arg(skip)]
                 $secret: Option<$secret_given>,
             )*
-            /// What to log, as a tracing filter [default: info,openraft=error]
+            /// The filter of the log, as tracing writes it [default: info,openraft=error]
             #[arg(long, env = "RATCHET_LOG")]
             pub log: Option<String>,
             /// The format of the log [default: human]

@@ -65,7 +65,7 @@ impl Start {
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
-    /// `None` if whoever started the node has it ignore that signal, as `nohup` does.
+    /// `None` if the node was started with that signal ignored, as `nohup` does.
     hangup: Option<Signal>,
 }
 

@@ -352,7 +352,7 @@ mod tests {
         view.recent_records().leading(1);
         machine.apply_now(2, [Command::BeginEpoch, checkpoint()]).await;
         assert_eq!(counted(), 0);
-        // This one leads term 3. What it gave belongs to it.
+        // This one leads term 3. The chunks that it gave belong to it.
         view.recent_records().leading(3);
         machine.apply_now(3, [Command::BeginEpoch, checkpoint()]).await;
         assert_eq!(counted(), 10);

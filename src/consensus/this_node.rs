@@ -55,7 +55,7 @@ pub struct ThisNode {
     pub budget: NodeBudget,
     /// The machines of other nodes, as these tell of them.
     pub(super) peer_machines: PeerMachines,
-    /// What of this node is open, as the leader is told, and the CRC-32 of that.
+    /// The open ports of this node, as the leader is told, and the CRC-32 of that.
     open: Mutex<(Bytes, u32)>,
     /// Whether this node is known to belong to a cluster: once it does, it always does.
     had_members: AtomicBool,
@@ -85,8 +85,8 @@ impl ThisNode {
         })
     }
 
-    /// What of this node is open, for an answer to its leader; `None` if the leader knows it: the CRC-32 of what that one knows
-    /// is `known`.
+    /// The open ports of this node, for an answer to its leader. `None` if the leader knows them: `known` is the CRC-32 of its
+    /// knowledge.
     pub fn open_unless(&self, known: u32) -> Option<Bytes> {
         let open = self.open.lock();
         (open.1 != known).then(|| open.0.clone())

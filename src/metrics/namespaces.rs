@@ -364,7 +364,7 @@ mod tests {
         let all = [(of("max"), of_max), (of("2^53"), of_javascript), (of("2^31"), 1.0)];
         assert_eq!(days(86_400_000, 1 << 60), all);
         assert_eq!(days(86_400_000, 1 << 30), [(of("max"), 0.0)], "it cannot pass its max");
-        // What goes on under its name begins anew.
+        // A namespace that goes on under its name begins anew.
         assert_eq!(days(86_400_000, 1 << 30).len(), 1);
         metrics.namespaces().measure(86_400_000, |id| (id != 1).then_some(1 << 30));
         assert!(!metrics.text().contains("limit="), "it is deleted");

@@ -159,7 +159,7 @@ impl Access {
     /// As [`Access::check`], of a call that has come in: the audit tells of one that is refused.
     ///
     /// # Errors
-    /// As [`Access::check`].
+    /// UNAUTHENTICATED, PERMISSION_DENIED or UNAVAILABLE: [`Access::check`] says when.
     pub fn let_in(&self, by: &Asker, wanted: Wanted<'_>) -> Result<(), Refusal> {
         self.check(by, wanted).inspect_err(|refused| self.turned_away(by, wanted, refused))
     }
@@ -189,7 +189,7 @@ impl Access {
     /// Sees that a call that shows a token elsewhere than in its headers has none there, too.
     ///
     /// # Errors
-    /// As [`Access::several_tokens`].
+    /// UNAUTHENTICATED if there is one in its headers.
     pub fn check_shows_no_token(&self, by: &Asker) -> Result<(), Refusal> {
         match by.shown() {
             Credential::Token(_) => Err(self.several_tokens(by)),

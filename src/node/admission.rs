@@ -68,7 +68,7 @@ impl Admission {
     /// As [`Admission::admit`]. The audit is not told of a refusal.
     ///
     /// # Errors
-    /// As [`Admission::admit`].
+    /// UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE or RESOURCE_EXHAUSTED: [`Admission::admit`] says when.
     pub(super) async fn admit_without_audit(
         &self, by: &Asker, wanted: Wanted<'_>, deadline: Instant,
     ) -> Result<(), Refusal> {

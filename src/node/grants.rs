@@ -123,7 +123,8 @@ impl Grants {
     /// The principals and their grants, before and after a change.
     ///
     /// # Errors
-    /// As [`told`].
+    /// ALREADY_EXISTS if the token is there with other properties, FAILED_PRECONDITION if there are as many principals as may
+    /// be, NOT_FOUND if there is no such principal.
     fn before_and_after(&self, change: &AccessChange) -> Result<(Principals, Principals), Refusal> {
         let before = Principals::clone(&self.group.view.principals());
         let mut after = before.clone();

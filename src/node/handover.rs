@@ -140,7 +140,8 @@ impl Handovers {
     /// unused numbers.
     ///
     /// # Errors
-    /// As [`Handovers::hand_over`].
+    /// UNAVAILABLE if this node does not lead any more, UNKNOWN if no node took over in time, DEADLINE_EXCEEDED if the handover
+    /// goes on after `deadline`; the others are at [`Handovers::hand_over`].
     pub async fn hand_over_to_anyone(self: &Arc<Self>, deadline: Instant) -> Result<(), Refusal> {
         let Some(term) = self.opened_term().await else {
             return Ok(());

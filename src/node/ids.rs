@@ -331,7 +331,7 @@ impl Ids {
         }
     }
 
-    /// As [`KnownNamespaces::learn`].
+    /// Waits until this node knows a namespace that the leader knows.
     async fn learn_namespace(&self, name: &str, deadline: Instant) -> Result<(), Refusal> {
         match self.namespaces.learn(name, deadline).await {
             Err(refusal) if refusal.code() == Code::NotFound => Err(not_found(name)),

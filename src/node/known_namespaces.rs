@@ -80,7 +80,7 @@ impl KnownNamespaces {
     /// The kind of a namespace's keys.
     ///
     /// # Errors
-    /// As [`KnownNamespaces::keys_of`].
+    /// The same refusals as for the facts about the keys: [`KnownNamespaces::keys_of`] lists them.
     pub async fn key_kind(
         &self, wanted: Wanted<'_>, by: &Asker, deadline: Instant,
     ) -> Result<KeyKind, Refusal> {

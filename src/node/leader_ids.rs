@@ -1,5 +1,5 @@
-//! What only the leader does for ids: it leases, renews, releases and lists the worker ids of those that make ids, and takes
-//! the numbers of ids that come from a key.
+//! The leader's part in making ids: it leases, renews, releases and lists the worker ids of those that make ids, and takes the
+//! numbers of ids that come from a key.
 //!
 //! `desk.rs` is where leases are asked for, and `free_workers.rs` which worker id one gets. They are given by the leader's time
 //! (`wall_clock`). `key_times.rs` is the time of keys whose ids are ahead of it, and `dates.rs` that of ids with a date.

@@ -142,7 +142,7 @@ impl ByLeader for v1::ListNamespacesRequest {
         let known = namespaces.group.view.namespaces();
         let bytes = |namespace: &Namespace| {
             let encoded = to_wire(namespace).encoded_len();
-            // A list that grows has room for up to twice as many. What a message holds besides are its texts.
+            // A list that grows has room for up to twice as many. A message holds its texts besides.
             let as_message = 2 * size_of::<v1::Namespace>() + encoded;
             as_message + 1 + length_delimiter_len(encoded) + encoded
         };

@@ -360,7 +360,7 @@ impl<Q: SequenceRequest> ForLeader for CheckedRequest<Q> {
             span.tell_end(end_of(&replied));
         }
         match replied {
-            // A refusal is final, also one that says that the outcome is unknown. Who leads no more does not refuse.
+            // A refusal is final, also one that says that the outcome is unknown. A node that leads no more does not refuse.
             Ok(Reply::Error(failure)) => Err(Unanswered::Refused(failure.into())),
             Ok(Reply::NotLeader(NotLeader { other_namespace: true, .. })) => {
                 Err(self.meant.map_or(Unanswered::Mistaken, |_| replaced().into()))

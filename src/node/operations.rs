@@ -322,7 +322,7 @@ impl Operations {
     /// As [`Operations::call`], with messages, and without a trace.
     ///
     /// # Errors
-    /// As [`Operations::call`].
+    /// The refusal of the caller, of the operation, or for want of memory: [`Operations::call`] lists them.
     pub async fn ask<Q: Operation>(
         &self, request: &Q, by: &Asker, deadline: Instant,
     ) -> Result<(Q::Answer, Option<Reservation>), Refusal> {
@@ -332,7 +332,7 @@ impl Operations {
     /// As [`Operations::call`], with messages.
     ///
     /// # Errors
-    /// As [`Operations::call`].
+    /// The refusal of the caller, of the operation, or for want of memory: [`Operations::call`] lists them.
     pub async fn ask_in<Q: Operation>(
         &self, span: Option<&Span>, request: &Q, by: &Asker, deadline: Instant,
     ) -> Result<(Q::Answer, Option<Reservation>), Refusal> {

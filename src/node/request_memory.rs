@@ -71,7 +71,7 @@ impl RequestMemory {
     /// As [`RequestMemory::reserve`], for what waits and is not refused for this.
     ///
     /// # Errors
-    /// As [`RequestMemory::reserve`].
+    /// RESOURCE_EXHAUSTED if more than the limit would be held, or more than the caller's share of it.
     pub fn try_reserve(self: &Arc<Self>, bytes: usize) -> Result<Reservation, Refusal> {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         let caller = Caller::current();
@@ -115,7 +115,7 @@ impl RequestMemory {
     /// Reserves `bytes` bytes; `None` if they are too few to count.
     ///
     /// # Errors
-    /// As [`RequestMemory::reserve`].
+    /// RESOURCE_EXHAUSTED if more than the limit would be held, or more than the caller's share of it.
     pub fn reserve_if_many(self: &Arc<Self>, bytes: usize) -> Result<Option<Reservation>, Refusal> {
         (bytes >= COUNTED_BYTES_MIN).then(|| self.reserve(bytes)).transpose()
     }

@@ -1,32 +1,28 @@
 //! The list of settings: for each its help, environment variable, name, type, default and range. The node's
 //! [`super::Config`] and the flags, variables and file of `ratchet start` are made from it.
 //!
-//! Types of settings have files of their own: `tls.rs`, `sample.rs` for traces, and `mapped_names.rs` for other generators'
-//! clients.
+//! Types of settings have files of their own: `optional_listen.rs`, `peers.rs`, `tls.rs`, `sample.rs` for traces, and
+//! `mapped_names.rs` and `segment_sizes.rs` for other generators' clients.
 //!
 //! To add a setting, add it here, and a section to docs/settings.md.
 
 pub mod mapped_names;
+mod optional_listen;
+mod peers;
 mod sample;
+mod segment_sizes;
 mod tls;
 
-use std::{collections::BTreeMap, net::SocketAddr, str::FromStr};
-
-use serde::Deserialize;
-
-use self::mapped_names::{TINYID_PARAMETER, in_braces};
-use super::text_table::TextTable;
-use crate::sequence::NodeId;
-
+pub use optional_listen::OptionalListen;
+pub use peers::Peers;
 pub use sample::Sample;
+pub use segment_sizes::SegmentSizes;
 pub use tls::{ClientTls, PeerTls};
 
 /// The longest time that a timing setting takes, in milliseconds.
 pub const TIME_MS_MAX: u64 = 60_000;
 /// The greatest value of `count_max`.
 pub const COUNT_MAX_MAX: u64 = 1_000_000_000;
-/// How many numbers a segment has unless a setting says otherwise.
-const SEGMENT_NUMBERS: u64 = 100_000;
 
 /// Calls the macro `$with` with the list of settings. An entry reads: help, environment variable, in brackets further
 /// clap arguments of its flag, `=>`, name, type in the configuration, `as` the type in which it is given, default, and
@@ -242,182 +238,3 @@ macro_rules! for_each_setting {
 }
 
 pub(crate) use for_each_setting;
-
-/// The address of a port that may be left out, as it is given: an address, or "off".
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub struct OptionalListen(Option<SocketAddr>);
-
-impl FromStr for OptionalListen {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text == "off" {
-            return Ok(OptionalListen(None));
-        }
-        let address = text.parse().map_err(|_| {
-            format!("{text:?} is no address; give one as 127.0.0.1:7602, or \"off\"")
-        })?;
-        Ok(OptionalListen(Some(address)))
-    }
-}
-
-impl TryFrom<String> for OptionalListen {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<OptionalListen> for Option<SocketAddr> {
-    fn from(OptionalListen(address): OptionalListen) -> Self {
-        address
-    }
-}
-
-/// `peers` as they are given: "1=host:port,2=host:port", or a table in TOML.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "TextTable")]
-pub struct Peers(BTreeMap<NodeId, String>);
-
-impl TryFrom<TextTable> for Peers {
-    type Error = String;
-
-    fn try_from(given: TextTable) -> Result<Self, String> {
-        let mut peers = BTreeMap::new();
-        for (id, address) in BTreeMap::from(given) {
-            if peers.insert(parse_id(&id)?, address).is_some() {
-                return Err(format!("node {id} is named twice; remove one"));
-            }
-        }
-        Ok(Peers(peers))
-    }
-}
-
-impl FromStr for Peers {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        TextTable::parse(text, "id=host:port")?.try_into()
-    }
-}
-
-impl From<Peers> for BTreeMap<NodeId, String> {
-    fn from(Peers(peers): Peers) -> Self {
-        peers
-    }
-}
-
-/// How many numbers the segments of each type have, as it is given: one number for all types, "type=numbers,...", or a table
-/// in TOML.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "GivenSegments")]
-pub struct SegmentSizes(BTreeMap<String, u64>);
-
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "write a number, a table of numbers, or a text as bizType=100000")]
-enum GivenSegments {
-    OfAny(u64),
-    List(String),
-    Table(BTreeMap<String, u64>),
-}
-
-impl SegmentSizes {
-    /// Of as many numbers, whatever the type.
-    fn of_any(numbers: u64) -> Self {
-        SegmentSizes(BTreeMap::from([(in_braces(TINYID_PARAMETER), numbers)]))
-    }
-
-    /// Of these types. Those without a row have the default.
-    fn of(mut rows: BTreeMap<String, u64>) -> Self {
-        rows.entry(in_braces(TINYID_PARAMETER)).or_insert(SEGMENT_NUMBERS);
-        SegmentSizes(rows)
-    }
-}
-
-impl Default for SegmentSizes {
-    fn default() -> Self {
-        SegmentSizes::of_any(SEGMENT_NUMBERS)
-    }
-}
-
-impl TryFrom<GivenSegments> for SegmentSizes {
-    type Error = String;
-
-    fn try_from(given: GivenSegments) -> Result<Self, String> {
-        match given {
-            GivenSegments::OfAny(numbers) => Ok(SegmentSizes::of_any(numbers)),
-            GivenSegments::List(list) => list.parse(),
-            GivenSegments::Table(rows) => Ok(SegmentSizes::of(rows)),
-        }
-    }
-}
-
-impl FromStr for SegmentSizes {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(numbers) = text.trim().parse() {
-            return Ok(SegmentSizes::of_any(numbers));
-        }
-        let rows = BTreeMap::from(TextTable::parse(text, "bizType=100000")?).into_iter();
-        let rows = rows.map(|(of_type, numbers)| match numbers.parse() {
-            Ok(numbers) => Ok((of_type, numbers)),
-            Err(_) => Err(format!("{of_type:?} has segments of {numbers:?}; give an integer")),
-        });
-        Ok(SegmentSizes::of(rows.collect::<Result<_, String>>()?))
-    }
-}
-
-impl From<SegmentSizes> for BTreeMap<String, u64> {
-    fn from(SegmentSizes(rows): SegmentSizes) -> Self {
-        rows
-    }
-}
-
-fn parse_id(id: &str) -> Result<NodeId, String> {
-    id.parse().map_err(|_| format!("{id:?} is not a node id, an integer from 1"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn peers_are_a_list_and_each_node_is_named_once() {
-        let expected = Peers(BTreeMap::from([(1, "a:1".into()), (2, "b:2".into())]));
-        let parse = |text: &str| text.parse::<Peers>();
-        assert_eq!(parse("1=a:1,2=b:2").unwrap(), expected);
-        assert!(parse("1:a").unwrap_err().contains("\"1:a\""));
-        assert!(parse("x=a:1").unwrap_err().contains("\"x\""));
-        assert!(parse("1=a:1,1=b:1").unwrap_err().contains("twice"));
-        assert!(parse("1=a:1,01=b:1").unwrap_err().contains("twice"));
-    }
-
-    #[test]
-    fn segments_are_one_number_or_some_types_and_the_default_for_the_others() {
-        #[derive(Deserialize)]
-        struct File {
-            of: SegmentSizes,
-        }
-        let in_file = |text: &str| toml::from_str::<File>(text).map(|file| file.of);
-        for text in ["of = 7", "of = \"7\"", "of = \"{bizType}=7\""] {
-            assert_eq!(in_file(text).unwrap(), SegmentSizes::of_any(7), "{text}");
-        }
-        let types = BTreeMap::from(in_file("[of]\na = 5\n").unwrap());
-        assert_eq!((types["a"], types["{bizType}"]), (5, 100_000));
-        assert_eq!("a=5".parse::<SegmentSizes>().map(BTreeMap::from), Ok(types));
-        let refused = "a=x".parse::<SegmentSizes>().unwrap_err();
-        assert!(refused.contains("\"a\" has segments of \"x\""), "{refused}");
-        assert!("7x".parse::<SegmentSizes>().unwrap_err().contains("\"7x\" has no '='"));
-        assert!(in_file("of = true").is_err());
-    }
-
-    #[test]
-    fn an_address_that_may_be_left_out_is_an_address_or_off_and_is_refused_with_its_value() {
-        assert_eq!("off".parse(), Ok(OptionalListen(None)));
-        let refused = "here".parse::<OptionalListen>().unwrap_err();
-        assert!(refused.contains("\"here\""), "{refused}");
-    }
-}

@@ -82,7 +82,7 @@ pub struct EndedSpan {
     pub state: String,
     /// Its name.
     pub name: &'static str,
-    /// Whom it tells of.
+    /// The kind of the span.
     pub kind: SpanKind,
     /// When it began.
     pub began: SystemTime,

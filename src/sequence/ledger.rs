@@ -104,7 +104,7 @@ impl Ledger {
     /// Logs the last entry of `term`: it writes nothing any more.
     ///
     /// # Errors
-    /// As [`Ledger::check_writer`].
+    /// [`LedgerRefused`] if the term may not write sections.
     pub fn end_term(&mut self, term: u64, end: TermEnd) -> Result<(), LedgerRefused> {
         self.check_writer(term)?;
         self.end = Some(end);

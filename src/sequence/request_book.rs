@@ -16,8 +16,8 @@
 //!
 //! The bytes that may be remembered are shared. A caller (a principal, or the callers of one address) may hold as many as are
 //! still free, and a namespace twice as many. So a caller that holds much leaves room for others: alone, a caller gets half of
-//! all, and a namespace two thirds. (Choudhury and Hahne, "Dynamic Queue Length Thresholds", 1998.) What took nothing is
-//! remembered without what it asked for.
+//! all, and a namespace two thirds. (Choudhury and Hahne, "Dynamic Queue Length Thresholds", 1998.) A request that took nothing
+//! is remembered without its takes.
 //!
 //! Invariant: an id is remembered in the entry that takes its numbers, and not forgotten before its time. The bytes of a share
 //! are the sum of those of its ids.

@@ -1,3 +1,3 @@
-//! What the tests of this module share.
+//! The parts that tests of this module share.
 
 pub(super) mod memory_table;

@@ -108,7 +108,8 @@ const ADMIN_CONNECTIONS_MAX: u64 = 16;
 /// Starts a node of production, and serves its ports.
 ///
 /// # Errors
-/// As [`start_with`].
+/// [`StartError`] if the configuration cannot work, a file of TLS cannot be used, an address cannot be bound, too few files may
+/// be opened, or the node cannot start on its data directory.
 pub async fn start(config: Config) -> Result<Node, StartError> {
     config.check()?;
     let tls = Tls::read(&config).await?;

@@ -180,7 +180,7 @@ impl Database {
     /// Reads the records under many keys, in the order of the keys; `None` for one that does not exist.
     ///
     /// # Errors
-    /// As [`Database::get`].
+    /// [`StoreError::Database`] if RocksDB fails; those of [`Database::decode`] if a record cannot be decoded.
     pub fn get_many<T: DeserializeOwned>(
         &self, family: Family, keys: &[Vec<u8>],
     ) -> Result<Vec<Option<T>>, StoreError> {
@@ -238,7 +238,7 @@ impl Database {
     /// Checks a record that was found under `key`, of whatever type, without decoding it.
     ///
     /// # Errors
-    /// As [`Database::decode`].
+    /// [`StoreError::OtherRelease`] if a newer release wrote it; [`StoreError::Damaged`] if its bytes have changed.
     pub fn check(&self, family: Family, key: &[u8], bytes: &[u8]) -> Result<(), StoreError> {
         match codec::check_record(bytes) {
             Ok(_) => Ok(()),

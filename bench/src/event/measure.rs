@@ -40,7 +40,8 @@ impl FailoverOptions {
     /// Measures, and reports.
     ///
     /// # Errors
-    /// As [`HandoverOptions::run`].
+    /// If the options contradict each other, a node does not start, end or catch up, a number is out of order, or no number was
+    /// received before an event.
     pub async fn run(self) -> Result<Printed, Error> {
         measure(Event::Kill, &self.options).await
     }

@@ -40,7 +40,7 @@ impl ClientAlone {
     /// As [`ClientAlone::one_a_call`], with [`BURST`] a call.
     ///
     /// # Errors
-    /// As [`ClientAlone::one_a_call`].
+    /// If there is no id, or it did not grow.
     pub async fn many_a_call(&mut self, time: Duration) -> Result<f64, Error> {
         let (began, mut made) = (Instant::now(), 0);
         let mut burst = Vec::with_capacity(BURST);

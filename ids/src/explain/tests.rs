@@ -1,3 +1,5 @@
+//! The explanations of some formats, word by word.
+
 use crate::Format;
 
 fn explained(text: &str) -> String {

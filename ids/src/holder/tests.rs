@@ -1,3 +1,5 @@
+//! Holders through the life of their leases: grants, renewals, losses, and clocks that are wrong.
+
 use super::*;
 use crate::encode::Fixed;
 

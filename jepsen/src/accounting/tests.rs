@@ -1,3 +1,5 @@
+//! Accounts of keys and namespaces that agree with their callers, and some that do not.
+
 use expect_test::{Expect, expect};
 
 use super::*;

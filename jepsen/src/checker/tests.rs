@@ -1,3 +1,5 @@
+//! Histories that keep or break the promise, and a comparison with brute force.
+
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 

@@ -97,7 +97,7 @@ impl Pods {
     /// Makes the pod of a node with this address, which no pod may have.
     ///
     /// # Errors
-    /// As [`Pods::make`].
+    /// The node has no pod, the network refuses the address, or the names cannot be written.
     pub fn make_at(&mut self, node: Port, host: u8, network: &Network) -> io::Result<()> {
         let Some(pod) = self.of_node.get_mut(&node) else {
             return Err(io::Error::other(format!("node {node} has no pod")));
@@ -110,7 +110,7 @@ impl Pods {
     /// Removes the pod of a node. Its address leads nowhere then. Returns the last part of it.
     ///
     /// # Errors
-    /// As [`Pods::make`].
+    /// The network keeps the address, or the names cannot be written.
     pub fn remove(&mut self, node: Port, network: &Network) -> io::Result<Option<u8>> {
         let Some(host) = self.of_node.get_mut(&node).and_then(|pod| pod.host.take()) else {
             return Ok(None);

@@ -1,3 +1,5 @@
+//! Gaps in histories, and how many skipped numbers the promise allows there.
+
 use expect_test::expect;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Verdicts on whole runs. To accept the code's present answers: `UPDATE_EXPECT=1`.
+
 use std::collections::BTreeMap;
 
 use expect_test::{Expect, expect};

@@ -1,4 +1,4 @@
-//! What a memory gives at first touches, and what it says once it was closed or abandoned.
+//! First touches of a memory, and its answers once it was closed or abandoned.
 
 mod ceilings;
 mod eviction;

@@ -157,7 +157,7 @@ fn bump_section(
     shard.serve(hasher, place, namespace, served)
 }
 
-/// What happens: numbers are taken, or a part is sent.
+/// An event: numbers are taken, or a part is sent.
 #[derive(Debug, Clone)]
 enum Event {
     Take {
@@ -176,8 +176,8 @@ enum Event {
         key: u64,
         by: u64,
     },
-    /// The hand passes so many slots of each shard. What it evicts is logged at once. Nothing happens while the memory
-    /// is sent.
+    /// The hand passes so many slots of each shard. The sections that it evicts are logged at once. Nothing happens while the
+    /// memory is sent.
     Evict(usize),
     Send,
     /// The reader is given up while a read of it is under way, and another one begins.

@@ -1,4 +1,4 @@
-//! What the record reader does with what it reads, and when it cannot read.
+//! The record reader's use of records, and of a table that cannot be read.
 
 use tempfile::TempDir;
 

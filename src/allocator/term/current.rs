@@ -16,7 +16,8 @@ impl Term {
     /// Answers the last number handed out for a key; `None` if none was. Fenced as [`Term::next`] is.
     ///
     /// # Errors
-    /// As [`Term::current_many`].
+    /// [`Why::AskLeader`] if the term is over, or the fence fails; [`Why::DeadlineExceeded`] if reading the table took too
+    /// long; [`Why::Unreadable`] if it cannot be read.
     pub async fn current(
         &self, namespace: &Namespace, key: Key<'_>, deadline: Instant,
     ) -> Result<Option<u64>, Why> {

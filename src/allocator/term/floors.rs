@@ -43,7 +43,8 @@ impl Term {
     /// raised. Otherwise answers its last number, and that nothing was raised. Its section must be its own.
     ///
     /// # Errors
-    /// As [`Term::raise`].
+    /// [`Why::AboveMax`] if `at_least` is above the namespace's `max`, [`Why::OverKeysMax`] if the key is new and the namespace
+    /// has `keys_max` keys; otherwise as for any number ([`Term::next`]).
     pub async fn raise_new(
         &self, namespace: &Namespace, key: Key<'_>, at_least: u64, deadline: Instant,
     ) -> Result<Raised, Unserved> {

@@ -8,7 +8,7 @@
 //! the order of the numbers. A deposed leader learns that its entry was committed, or nothing: it cannot answer out
 //! of order.
 //!
-//! # What may be asked again
+//! # Asking again
 //!
 //! An entry whose outcome is not known may be applied later. It is never proposed again from here: without a request
 //! id, numbers would be committed that nobody is given.

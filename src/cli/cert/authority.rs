@@ -53,7 +53,7 @@ impl CertificateSubject {
     /// The subject of a client.
     ///
     /// # Errors
-    /// As [`CertificateSubject::node`].
+    /// If the URI has a character that a certificate cannot hold.
     pub fn client(common_name: String, uri: String) -> Result<CertificateSubject, rcgen::Error> {
         let names = vec![SanType::URI(Ia5String::try_from(uri)?)];
         let usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -114,7 +114,7 @@ impl Authority {
     /// Makes a key and a certificate of it, which ends no later than the CA's own.
     ///
     /// # Errors
-    /// As [`new_authority`].
+    /// If no key can be made, or the CA cannot sign.
     pub fn issue(
         &self, subject: CertificateSubject, now: u64, days: u64,
     ) -> Result<Pair, rcgen::Error> {

@@ -1,4 +1,4 @@
-//! What `ratchet cert` makes, and what it refuses.
+//! The certificates that `ratchet cert` makes, and the requests that it refuses.
 
 use std::{fs, os::unix::fs::PermissionsExt, sync::Arc};
 

@@ -122,7 +122,7 @@ mod tests {
         for text in [" order", "order1", "ordre", "order\t", ""] {
             assert_ne!(of(text), of("order"), "{text:?}");
         }
-        // What is no text has capitals of ASCII alone.
+        // Bytes that are no text have capitals of ASCII alone.
         assert_eq!(compared(b"A\xFF "), b"a\xFF");
         assert_eq!(likeness(&Key::Id(1)), None);
     }

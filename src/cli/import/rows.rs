@@ -217,7 +217,7 @@ impl Expected {
     /// The row that a key and an order number make, as ids have it. `None` if the key's first order number is greater.
     ///
     /// # Errors
-    /// As [`Expected::row`].
+    /// If the namespace takes no such key, or the order number is none.
     pub fn row_of_order(&self, line: u64, key: &[u8], order: &[u8]) -> Option<MaybeRow> {
         let bad = |why: String| Some(Err(BadRow { line, why }));
         let key = match self.key(key, "") {

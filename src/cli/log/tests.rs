@@ -1,4 +1,4 @@
-//! What is logged while nobody reads, and panics.
+//! Lines that are logged while nobody reads, and panics.
 
 use std::{
     process::{Command, Output},
@@ -17,7 +17,7 @@ use super::{queue::LINE_BYTES, *};
 /// Set for the process that panics.
 const PANICS: &str = "RATCHET_TEST_PANICS";
 
-/// What a process says that logs nothing, and panics in a thread, and in another one while that unwinds, which aborts it.
+/// The output of a process that logs nothing, and panics in a thread, and in another one while that unwinds, which aborts it.
 fn panicking(backtrace: &str) -> Output {
     let test = "cli::log::tests::a_panic_is_told_whatever_the_filter_says_and_with_a_backtrace_if_it_is_wanted";
     let program = env::current_exe().expect("this program");

@@ -73,9 +73,9 @@ pub async fn watch(group: Arc<Group>) {
     }
 }
 
-/// Whether nothing is followed but what `told` tells. Raft writes its metrics anew after each message, and so whoever waits for
-/// them is woken by each heartbeat. Vote, state, leader and members it tells of only when they change, and then just before it
-/// writes the metrics: `seen` may lag behind `told`, or the other way round.
+/// Whether nothing is followed but what `told` tells. Raft writes its metrics anew after each message, and so a task that waits
+/// for them is woken by each heartbeat. Vote, state, leader and members it tells of only when they change, and then just before
+/// it writes the metrics: `seen` may lag behind `told`, or the other way round.
 fn is_settled(group: &Group, seen: &RaftMetrics<Types>, told: &RaftServerMetrics<Types>) -> bool {
     let is_in_step = seen.vote == told.vote
         && seen.state == told.state

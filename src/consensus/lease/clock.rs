@@ -14,7 +14,7 @@ use crate::{
     sequence::NodeId,
 };
 
-/// Whom the leader has not heard for so long is told to be away.
+/// A node that the leader has not heard for so long is told to be away.
 const UNHEARD: Duration = Duration::from_secs(2);
 
 /// Records acknowledgements and keeps the current term's lease up to date.

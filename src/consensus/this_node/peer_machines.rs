@@ -18,11 +18,11 @@ pub struct PeerMachines {
     pub disks: PeerDisks,
     /// The readings of their wall clocks.
     pub clocks: PeerClocks,
-    /// What of them is open: of each that told of something last.
+    /// The open ports of each that told of some last.
     open: Mutex<BTreeMap<NodeId, Open>>,
 }
 
-/// What of a peer is open.
+/// The open ports of a peer.
 struct Open {
     /// In words that can be shown.
     words: String,
@@ -49,7 +49,7 @@ impl PeerMachines {
         self.open.lock().get(&peer).map_or(0, |open| open.checksum)
     }
 
-    /// What of `peer` is open, as it told last; empty if nothing is.
+    /// The open ports of `peer`, as it told last; empty if none is.
     pub fn open_at(&self, peer: NodeId) -> String {
         self.open.lock().get(&peer).map(|open| open.words.clone()).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! What is counted for one namespace.
+//! The counters of one namespace.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

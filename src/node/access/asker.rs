@@ -1,4 +1,4 @@
-//! Who asks: a caller with what it shows, somebody at a node's local socket, or a node; and how it is called.
+//! Principals that ask: a caller with the token or certificate that it shows, somebody at a node's local socket, or a node.
 
 use ring::digest::{SHA256, digest};
 

@@ -1,4 +1,4 @@
-//! What a request needs to be granted to its caller, as `proto` has it.
+//! The grant that a request needs, as `proto` has it.
 
 use crate::{
     proto::{peer, v1},

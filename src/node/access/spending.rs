@@ -36,7 +36,7 @@ impl Access {
     /// limits them.
     ///
     /// # Errors
-    /// As [`Access::count_call`].
+    /// RESOURCE_EXHAUSTED if a quota of the caller has no room.
     pub(in crate::node) fn begin_taking(
         &self, by: &Asker, wanted: Wanted<'_>,
     ) -> Result<Option<BurntNumbers>, Refusal> {

@@ -40,7 +40,7 @@ impl Ids {
     /// Has the leader take numbers of the request's key, and makes ids of them.
     ///
     /// # Errors
-    /// As [`Ids::next`].
+    /// The refusals of ids that come from the sequence of a key: [`Ids::next`] lists them.
     pub(in crate::node) async fn key_ids(
         self: &Arc<Self>, request: &NextIdsRequest, format: Format, deadline: Instant,
     ) -> Result<MadeIds, Refusal> {

@@ -40,7 +40,7 @@ impl<Q: SequenceRequest> CheckedRequest<Q> {
     /// As [`CheckedRequest::new`], of a call that is traced if its caller says so, or by chance.
     ///
     /// # Errors
-    /// As [`CheckedRequest::new`].
+    /// INVALID_ARGUMENT for keys, counts, floors or a request id outside of their limits.
     #[inline]
     pub fn of_caller(
         message: Q, by: Asker, traces: &Traces, said: Option<TraceContext>,
@@ -51,7 +51,7 @@ impl<Q: SequenceRequest> CheckedRequest<Q> {
     /// As [`CheckedRequest::new`], of a call that is traced if the peer says so that has forwarded it.
     ///
     /// # Errors
-    /// As [`CheckedRequest::new`].
+    /// INVALID_ARGUMENT for keys, counts, floors or a request id outside of their limits.
     pub fn of_peer(
         message: Q, by: Asker, traces: &Traces, said: Option<Box<TraceParent>>,
     ) -> Result<Self, Refusal> {

@@ -22,7 +22,7 @@ use crate::{
 
 /// The services of one Raft group: a node with several has several of these.
 pub struct GroupServices {
-    /// What answers the group's peers.
+    /// It answers the group's peers.
     pub rpc_handler: Arc<RpcHandler>,
     /// The terms that this node leads.
     pub led: Arc<LedTerms>,

@@ -310,7 +310,7 @@ mod tests {
         }
         for why in whys() {
             let asked = Told { namespace: &namespace, term: 1, count: Some(1) };
-            // What these two say of the outcome holds for calls of all kinds.
+            // The outcome that these two tell holds for calls of all kinds.
             let outcome = match why {
                 Why::DeadlineExceeded => Outcome::Unknown,
                 Why::Unreadable(_) => Outcome::Unspecified,

@@ -67,7 +67,7 @@ impl Readiness {
     /// How long this node is ready from now on, unless it hears more of a leader or a majority, or stops.
     ///
     /// # Errors
-    /// As [`Readiness::check`].
+    /// [`NotReady`] with the reason, if it is not ready now.
     fn ready_for(&self) -> Result<Duration, NotReady> {
         let not = |why: String| Err(NotReady { node: self.config.node_id, why });
         if self.stopping.leaving().is_cancelled() {

@@ -23,7 +23,8 @@ use crate::{
 
 /// The clocks of the voters, as far as they are known.
 pub trait Witnesses: Send + Sync {
-    /// As [`Group::clock_distance`].
+    /// The distance from `time_ms`, the time at `now`, within which the clocks of a majority of the voters lie. `None` if they
+    /// are not known.
     fn distance(&self, time_ms: u64, now: Instant, own_ms: u64) -> Option<ClockDistance>;
     /// True if this node is the only voter: nobody else can say what time it is.
     fn are_none(&self) -> bool;

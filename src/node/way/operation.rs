@@ -75,7 +75,7 @@ impl Facts {
             Ok(answer) => match answer.reply {
                 Some(Reply::Answer(answer)) => Ok(answer),
                 Some(Reply::Error(error)) => Err(Unanswered::Refused(error.into())),
-                // Whoever asked decides whether to ask again: it may be another change by now.
+                // The asker decides whether to ask again: it may be another change by now.
                 Some(Reply::NotLeader(NotLeader { may_be_done: true, .. })) => {
                     Err(outcome_unknown().into())
                 }

@@ -1,4 +1,4 @@
-//! What grants, quotas and addresses do together, and what changes them.
+//! Grants, quotas and addresses together, and their changes.
 
 use std::num::NonZeroU32;
 

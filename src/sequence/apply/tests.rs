@@ -1,4 +1,4 @@
-//! What commands do to a table.
+//! The effects of commands on a table.
 
 mod accounts;
 mod gapless;

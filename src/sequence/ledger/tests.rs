@@ -1,4 +1,4 @@
-//! Who may write, and what is handed off to whom.
+//! The writer of a ledger, and hand-offs to its successor.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What a namespace may be, and which sections its keys have.
+//! The configurations that a namespace may have, and the sections of its keys.
 
 use super::*;
 

@@ -340,7 +340,7 @@ fn keys_of_ids_with_a_format_stay_of_their_kind() {
     assert!(refused.starts_with("key_kind is name"), "{refused}");
 }
 
-/// What happens to a namespace.
+/// An event in a namespace's life.
 #[derive(Debug, Clone)]
 enum Step {
     Bump(u64, u64),

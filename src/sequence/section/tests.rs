@@ -1,4 +1,4 @@
-//! What bumps, epochs, checkpoints and trims do to a section's record.
+//! The effects of bumps, epochs, checkpoints and trims on a section's record.
 
 mod accounts;
 mod takes;
@@ -186,7 +186,7 @@ fn a_released_section_has_no_gap_whichever_epoch_follows_and_is_bumped_in_the_ep
         assert_eq!((chunk.old, chunk.new), (used, used + 10));
         let next = released.epoch_chunk(ONES, epoch + 1).unwrap();
         assert_eq!((next.old, next.new), (used, used + 100));
-        // Who bumps it again, and releases it again, owns what the bump gave.
+        // A term that bumps it again, and releases it again, owns the chunk of that bump.
         let (again, _) = released.bump(ONES, epoch, step(10)).unwrap();
         assert_eq!(again.release(ONES, epoch, used + 7).unwrap().max_seq, used + 7);
         assert_eq!(again.release(ONES, epoch, used + 11), None, "more than it owns");

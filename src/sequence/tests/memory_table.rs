@@ -37,17 +37,17 @@ pub fn bumps(bumps: Vec<Bump>) -> Command {
     Command::Bump { bumps, skipped: vec![], now_ms: 0 }
 }
 
-/// As [`bumps`].
+/// A trim that was proposed at no known time.
 pub fn trims(sections: Vec<SectionUse>) -> Command {
     Command::Trim { sections, now_ms: 0 }
 }
 
-/// As [`bumps`].
+/// A checkpoint that was proposed at no known time.
 pub fn checkpoints(sections: Vec<SectionId>) -> Command {
     Command::Checkpoint { sections, now_ms: 0 }
 }
 
-/// As [`bumps`].
+/// A release that was proposed at no known time.
 pub fn releases(sections: Vec<SectionUse>) -> Command {
     Command::Release { sections, now_ms: 0 }
 }

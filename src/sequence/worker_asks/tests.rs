@@ -78,7 +78,7 @@ fn a_namespace_without_a_format_and_one_that_is_gone_lease_nothing() {
     assert!(table.workers.is_empty() && table.totals.is_empty());
 }
 
-/// What happens. Tokens and times are drawn near those that are in use.
+/// An event. Tokens and times are drawn near those that are in use.
 #[derive(Debug, Clone)]
 enum Step {
     Lease {
@@ -117,7 +117,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..80)
 }
 
-/// What the holder of a lease may use: `(from, ceiling]`.
+/// The times that the holder of a lease may use: `(from, ceiling]`.
 type Chunk = (u64, u64);
 
 proptest! {

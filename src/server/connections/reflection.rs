@@ -36,7 +36,7 @@ use crate::{
 /// The beginning of the paths of the service.
 pub const REFLECTION: &str = "/grpc.reflection.";
 
-/// Who asks over a stream, and what has ended it. The body of the call has it among the request's extensions.
+/// The asker over a stream, and the refusal that has ended it. The body of the call has it among the request's extensions.
 pub struct ReflectionCaller {
     access: Arc<Access>,
     by: Asker,
@@ -58,7 +58,7 @@ impl ReflectionCaller {
     /// Sees that what has come over the stream may be asked. If it may not, the stream ends.
     ///
     /// # Errors
-    /// As [`Access::let_in`].
+    /// UNAUTHENTICATED, PERMISSION_DENIED or UNAVAILABLE: [`Access::check`] says when.
     pub fn let_in(&self) -> Result<(), Refusal> {
         let let_in = self.access.let_in(&self.by, Wanted::Anything);
         let_in.inspect_err(|refusal| self.end(refusal.clone()))

@@ -95,7 +95,8 @@ pub async fn sequence<Q: SequenceRequest>(
 /// Answers a message about one key. A caller that is not let in is told that first, whatever is wrong with the message.
 ///
 /// # Errors
-/// As [`sequence`].
+/// INVALID_ARGUMENT if the message is malformed; RESOURCE_EXHAUSTED if other requests hold the memory; and any refusal of the
+/// node or of the leader.
 pub async fn sequence_of_key<Q: SequenceRequest>(
     context: &Arc<NodeContext>, message: Q, due: &Due,
 ) -> Answered<Q::Answer> {
@@ -109,7 +110,8 @@ pub async fn sequence_of_key<Q: SequenceRequest>(
 /// Answers a message that gRPC clients send on a stream. The errors of single keys are counted, as they are on a stream.
 ///
 /// # Errors
-/// As [`sequence`].
+/// INVALID_ARGUMENT if the message is malformed or has too many keys; RESOURCE_EXHAUSTED if other requests hold the memory; and
+/// any refusal of the node or of the leader.
 pub async fn one_of_stream(
     context: &Arc<NodeContext>, mut message: NextManyRequest, due: &Due,
 ) -> Answered<NextManyResponse> {

@@ -53,7 +53,7 @@ const FIRST_FIELD: u8 = 1 << 3 | 2;
 pub struct PeerConnection {
     /// The group that the messages are for.
     pub group: Arc<Group>,
-    /// What answers them: it knows who may send them.
+    /// It answers them, and knows which nodes may send them.
     pub rpc_handler: Arc<RpcHandler>,
     /// The memory of requests.
     pub memory: Arc<RequestMemory>,

@@ -192,7 +192,7 @@ mod tests {
             let raft = RaftMessage { header: header.clone(), ..RaftMessage::default() };
             let snapshot = SnapshotPart { header: header.clone(), ..SnapshotPart::default() };
             let memory = MemoryPart { header, ..MemoryPart::default() };
-            // What follows in a stream that began before there were tokens.
+            // The later messages of a stream that began before there were tokens.
             let (part, append) = (SnapshotPart::default(), RaftMessage::default());
             let checked = |connection: PeerConnection| {
                 let connection = Some(&connection);

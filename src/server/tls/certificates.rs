@@ -416,7 +416,7 @@ mod tests {
         assert_eq!(certificates.told.lock().of_files.0, "");
         assert_eq!(reload().await.expect("the same files"), unchanged);
         assert!(began.elapsed() < AGAIN_AFTER, "at once");
-        // What was taken is no change any more.
+        // Files that were taken are no change any more.
         certificates.refresh().await;
         assert!(began.elapsed() < AGAIN_AFTER);
     }

@@ -1,4 +1,4 @@
-//! What Raft reads of its log, also of one that lost entries.
+//! Raft's reads of its log, also of one that lost entries.
 
 use std::ops::Range;
 

@@ -69,7 +69,7 @@ pub fn format_of(config: &NamespaceConfig) -> Result<Option<Format>, StoreError>
 /// The format of a namespace whose ids come from keys and hold a time.
 ///
 /// # Errors
-/// As [`format_of`].
+/// [`StoreError::Refused`] if this release does not know the format.
 pub fn timed_format_of(config: &NamespaceConfig) -> Result<Option<Format>, StoreError> {
     Ok(format_of(config)?.filter(|format| format.source() == Source::Key))
 }

@@ -165,7 +165,7 @@ impl Margin {
 /// Why a margin is refused that ends above a namespace's greatest number.
 ///
 /// # Errors
-/// As [`format_of`].
+/// [`StoreError::Refused`] if this release does not know the format of the namespace's ids.
 fn too_wide(
     config: &NamespaceConfig, margin_steps: u64, step: u64,
 ) -> Result<StoreError, StoreError> {

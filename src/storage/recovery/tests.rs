@@ -1,4 +1,4 @@
-//! What a recovered directory holds, and entries that were not applied.
+//! The contents of a recovered directory, and entries that were not applied.
 
 use openraft::{EntryPayload, entry::RaftEntry};
 use tempfile::TempDir;
@@ -31,7 +31,7 @@ const SET: SetId = 1;
 /// The term of all entries up to the first epoch.
 const LOG_TERM: u64 = 3;
 
-/// What a recovery did.
+/// The report of a recovery.
 fn recover(dir: &Path, set: SetId, margin: &Margin, dry_run: bool) -> Result<Recovery, StoreError> {
     super::recover(dir, set, margin, dry_run).map(|(done, _)| done)
 }

@@ -324,7 +324,7 @@ impl Table for TableChange {
     }
 
     // All goes in one write, by ranges, however much it is. Nothing is looked for under the id any more, or written: an id
-    // is used once, and whoever has one looks for the namespace first.
+    // is used once, and code that has one looks for the namespace first.
     fn remove_namespace(&mut self, id: NamespaceId) -> Result<(), StoreError> {
         let has_sections = self.totals(id)?.sections > 0;
         let applied = self.db.family(Family::Applied)?;

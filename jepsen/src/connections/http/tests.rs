@@ -1,3 +1,5 @@
+//! Outcomes that answers over HTTP give, also those that break off or cannot be read.
+
 use expect_test::{Expect, expect};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

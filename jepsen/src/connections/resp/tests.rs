@@ -1,3 +1,5 @@
+//! Outcomes that replies of the Redis interface give, also errors and pipelines that break.
+
 use tokio::net::TcpListener;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Power cuts: the files, names and removals that are durable, and those that are lost.
+
 use std::{thread, time::Duration};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Ids that keep all promises, and for each promise some that break it.
+
 use super::*;
 use crate::{cluster::Fence, ids::namespace::ALL, nemesis::Nemesis};
 

@@ -1,4 +1,4 @@
-//! What is kept of all ids of 32 bits in sections of 100 000, as WeChat's seqsvr has them.
+//! The ceilings that are kept of all ids of 32 bits in sections of 100 000, as WeChat's seqsvr has them.
 
 use super::*;
 use crate::storage::codec;

@@ -1,4 +1,4 @@
-//! What a slot holds, and what it refuses to hold.
+//! The values that a slot holds, and those that it refuses.
 
 use std::time::Duration;
 

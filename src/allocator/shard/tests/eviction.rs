@@ -14,7 +14,7 @@ use crate::{
 /// The number of the epoch in force.
 const EPOCH: u64 = 7;
 
-/// What keys the cluster has.
+/// The kinds of keys that the cluster has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Ids,
@@ -27,13 +27,13 @@ enum Kind {
 struct Cluster {
     world: World,
     records: HashMap<SectionId, SectionRecord>,
-    /// What is being evicted: logged, and not applied yet.
+    /// The sections that are being evicted: logged, and not applied yet.
     under_way: Vec<SectionUse>,
     /// Sections that must be bumped, in the order in which they asked.
     to_bump: Vec<SectionPlace>,
     /// The last number of each key.
     last: HashMap<Vec<u8>, u64>,
-    /// Who waits, by the numbers of the calls.
+    /// The keys that calls wait for, by the numbers of the calls.
     waiting: HashMap<u64, Vec<u8>>,
     /// The floors that are raised later.
     raising: Vec<(SectionId, u64, RaisedLater)>,

@@ -51,9 +51,9 @@ struct HeldAnswers {
     answer: AppendEntriesResponse<Types>,
     /// The format version of the peer's answers.
     format_version: AtomicU8,
-    /// What of the peer its answers say to be open.
+    /// The open ports of the peer, as its answers tell them.
     open: Mutex<Option<Bytes>>,
-    /// What the last message says to be known of that.
+    /// The CRC-32 of those that the leader knows, by the last message.
     open_known: AtomicU32,
 }
 

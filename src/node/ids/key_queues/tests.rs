@@ -42,7 +42,7 @@ async fn callers_are_served_in_the_order_of_their_arrival_and_only_those_who_wai
     let mut batch = Batch::default();
     assert!(queues.collect(&chat, &mut batch));
     assert_eq!(batch.ids(), 7);
-    // Who comes while the leader is being asked gets nothing of its answer, although one has gone.
+    // A caller that comes while the leader is being asked gets nothing of its answer, although one has gone.
     drop(second);
     let mut late = join(1, none());
     let mut last = join(1, none());
@@ -81,7 +81,7 @@ async fn only_who_still_waits_is_counted_and_kept() {
     }
     assert_eq!(ids(1), 11);
     assert!(queues.queues.lock()[&line("a")].arrived.len() <= SWEEP_MIN);
-    // What was handed out does not count.
+    // Numbers that were handed out do not count.
     let mut batch = Batch::default();
     assert!(queues.collect(&line("a"), &mut batch));
     batch.share(&numbers(&[(100, 4)]));

@@ -9,7 +9,7 @@ use crate::proto::Code;
 #[derive(Clone)]
 struct Process {
     id: NodeId,
-    /// What names the process.
+    /// The name of the process.
     number: u64,
     state: Rc<RefCell<State>>,
 }
@@ -66,7 +66,7 @@ impl Founder {
         super::Founder { id: self.process.id, incarnation: self.incarnation, admin: None }
     }
 
-    /// What its address book leads it to: itself, or the process that runs as that member now.
+    /// The process that its address book leads to: itself, or the process that runs as that member now.
     fn member(&self, members: &BTreeMap<NodeId, Process>, id: NodeId) -> Process {
         match id == self.process.id {
             true => self.process.clone(),
@@ -88,7 +88,7 @@ impl Founder {
     }
 }
 
-/// What happens once, at some moment.
+/// An event that happens once, at some moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Disturbance {
     None,

@@ -1,4 +1,4 @@
-//! What other nodes say of themselves.
+//! Introductions of other nodes.
 
 use super::*;
 

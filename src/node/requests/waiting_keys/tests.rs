@@ -1,4 +1,4 @@
-//! What is reserved for keys that wait.
+//! The memory that is reserved for keys that wait.
 
 use super::*;
 use crate::{

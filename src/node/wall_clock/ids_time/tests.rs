@@ -1,4 +1,4 @@
-//! What the time of ids shows, and what is told of a clock that is not believed.
+//! The time of ids, and the report of a clock that is not believed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! What entries add to accounts.
+//! The counts that entries add to accounts.
 
 use super::*;
 

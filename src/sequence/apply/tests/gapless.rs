@@ -1,4 +1,4 @@
-//! What an entry with takes of gapless keys does to a table.
+//! The effects on a table of an entry with takes of gapless keys.
 
 use super::*;
 
@@ -341,7 +341,7 @@ fn a_copy_takes_nothing_once_its_id_was_forgotten_however_long_ids_are_kept_by_t
     assert_eq!(ask(50, 1_000, copy("c", 1_050)), [taken(3, 3)], "the first id is forgotten");
     assert_eq!(ask(0, 60_000, copy("a", 50)), expired(50, 1_050));
     assert_eq!(ask(0, 60_000, copy("b", 900)), [repeated(2, 2)]);
-    // What is younger than all that was forgotten was never taken if it is not known.
+    // A request that is younger than all forgotten ones was never taken if it is not known.
     assert_eq!(ask(0, 60_000, copy("d", 51)), [taken(4, 4)]);
     assert_eq!(ask(0, 1_000, copy("e", 51)), [taken(5, 5)]);
 }

@@ -56,7 +56,7 @@ fn the_accounts_of_a_raised_section_hold_what_lies_above_a_first_number_that_was
         let sum = accounts.handed_out + accounts.skipped + accounts.left;
         assert_eq!(sum, all, "{raised:?} from {start} on");
         assert_eq!(accounts.left, 0);
-        // What is known to be handed out below the new start does not count, and nothing else is.
+        // Numbers below the new start that are known to be handed out do not count, and no others are.
         let known = record.handed_out(ONES);
         assert!(accounts.handed_out <= known, "{accounts:?} after {known}");
         let (next, _) = raised.bump(moved, 3, step(10)).unwrap();

@@ -1,4 +1,4 @@
-//! What takes of gapless keys do to a section's record.
+//! The effects of takes of gapless keys on a section's record.
 
 use super::*;
 

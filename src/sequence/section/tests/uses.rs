@@ -76,7 +76,7 @@ impl Uses {
         }
     }
 
-    /// What the epoch gave is written down, after the epoch's first touch.
+    /// The chunk of the epoch is written down, after the epoch's first touch.
     fn checkpoint(&mut self) {
         let epoch_chunk = self.record.epoch_chunk(ONES, self.epoch);
         self.owned = self.owned.or(epoch_chunk.map(|chunk| (chunk.old, chunk.new)));
@@ -124,7 +124,7 @@ impl Uses {
         assert!(handed_out <= self.taken, "{record:?}: {} were used", self.taken);
         let unused = ceiling - self.taken;
         assert!(unused <= skipped + left, "{record:?}: {unused} are unused");
-        // What was used in this epoch lies above the floor.
+        // Numbers that were used in this epoch lie above the floor.
         let floor = record.floor_at(epoch, 1);
         let here = self.used.saturating_sub(floor);
         assert!(floor - (self.taken - here) <= skipped, "{record:?}: more were skipped");

@@ -218,7 +218,7 @@ async fn an_answer_that_nobody_reads_is_given_up_when_the_node_stops_or_time_is_
             stop.cancel();
         }
         let ended = timeout(PATIENCE, served).await;
-        // Whoever notices first, the writer or the end of the calls, says how it ended.
+        // The first to notice, the writer or the end of the calls, says how it ended.
         let (Ok(()) | Err(_)) = ended.expect("in time").expect("no panic");
     }
 }

@@ -186,7 +186,7 @@ fn describe_name() -> Value {
     json!({
         "name": IDEMPOTENCY_KEY.as_str(),
         "in": "header",
-        "description": "What the caller calls this request, which is its request_id: 1 to 64 bytes, for example a UUID. \
+        "description": "The caller's name for this request, its request_id: 1 to 64 bytes, for example a UUID. \
                         Gapless namespaces alone know it. Quotes around it are not part of it.",
         "schema": {"type": "string", "minLength": 1, "maxLength": 64, "pattern": "^[!-~]+$"},
     })

@@ -97,7 +97,7 @@ async fn a_snapshot_and_a_memory_have_connections_of_their_own_that_are_closed_a
     }
 }
 
-/// What a peer answers to an append that comes over its first stream, second one, and so on.
+/// A peer's answer to an append that comes over its first stream, second one, and so on.
 type ScriptedAnswer =
     Arc<dyn Fn(usize, RaftMessage) -> BoxFuture<'static, RaftReply> + Send + Sync>;
 

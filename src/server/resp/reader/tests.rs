@@ -88,7 +88,7 @@ fn the_limit_is_on_all_arguments_of_a_command_together() {
     assert!(found.is_empty());
     let why = outcome.expect_err("too long").to_string();
     assert!(why.contains("bytes are too many"), "{why}");
-    // What frames the arguments counts as well.
+    // The bytes that frame the arguments count as well.
     let all = vec![b'x'; COMMAND_BYTES_MAX - "*2\r\n$1048562\r\n".len()];
     let (found, outcome) = read(&[&sent(&[all, Vec::new()])]);
     assert!(found.is_empty());

@@ -1,4 +1,4 @@
-//! What is kept, what gives way, and that no record found is older than the table's.
+//! The records that are kept, those that give way, and that no record found is older than the table's.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! What a fill brings into memory, and what it does not.
+//! The records that a fill brings into memory, and those that it does not.
 
 use std::{
     sync::{Arc, Barrier},
