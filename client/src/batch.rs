@@ -381,7 +381,8 @@ fn refusal(server: &str, status: &Status, count: u64, left: Option<u64>) -> Erro
         return Error::status(server, status);
     };
     let text = format!("count is {count}, and {left} numbers are left: {}", status.message());
-    Error::status(server, &Status::new(status.code(), text))
+    let details = status.details().to_vec().into();
+    Error::status(server, &Status::with_details(status.code(), text, details))
 }
 
 #[cfg(test)]
