@@ -49,8 +49,8 @@ impl Facts {
         }
     }
 
-    /// Has the `leader` carry it out for the caller; `span` is that of the call, if it is traced. `so_far` is the outcome of the
-    /// attempts before.
+    /// Has the `leader` carry it out for the caller; `span` is that of the call, if it is traced. `so_far` is the outcome of
+    /// the attempts before.
     pub async fn send(
         &self, forwarder: &Forwarder, (leader, member): (NodeId, &Member),
         (message, by, span): (&Bytes, &Principal, Option<&Span>), so_far: SoFar, deadline: Instant,
