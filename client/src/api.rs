@@ -10,15 +10,3 @@ tonic::include_proto!("ratchet.v1");
 include!(concat!(env!("OUT_DIR"), "/ratchet.v1.serde.rs"));
 #[cfg(feature = "json")]
 pub use crate::json::InPath;
-
-impl Failure {
-    /// The failure as a gRPC status.
-    pub(crate) fn into_status(self) -> tonic::Status {
-        let mut status = tonic::Status::new(self.code.into(), self.message);
-        if let Some(millis) = self.retry_after_ms {
-            let metadata = status.metadata_mut();
-            metadata.insert(crate::error::RETRY_AFTER, millis.into());
-        }
-        status
-    }
-}

@@ -223,12 +223,12 @@ impl Batch {
         // For each place, the next number to give out.
         let mut next = answer.firsts;
         for (request, place) in self.requests.into_iter().zip(self.places) {
-            if let Some((status, left)) = refused.get(&place) {
+            if let Some(RefusedPlace { status, reason, left }) = refused.get(&place) {
                 // The range of all is too large, and this request alone may not be. Of a used-up key, only the leader knows
                 // for how many requests enough is left.
                 let may_fit = match left {
                     Some(left) => request.count <= *left,
-                    None => status.code() == Code::InvalidArgument,
+                    None => *reason == Reason::CountTooLarge,
                 };
                 if may_fit && sharers[&place] > 1 {
                     leftover.retry.push(PendingRequest { may_share: false, ..request });
@@ -342,24 +342,35 @@ fn range(first: u64, count: u64, increment: u64) -> Numbers {
     Numbers { first, last: first.saturating_add(span), increment }
 }
 
-/// The places whose keys get nothing, with the failure. If fewer numbers are left than were asked for, their count comes
-/// with it.
+/// The failure of a place whose key gets nothing.
+#[derive(Clone)]
+struct RefusedPlace {
+    status: Status,
+    reason: Reason,
+    /// How many numbers are left, if they are fewer than were asked for.
+    left: Option<u64>,
+}
+
+/// The places whose keys get nothing.
 fn refused_places(
     refused: Vec<RefusedKeys>, exhausted: Option<Box<Exhausted>>,
-) -> HashMap<u32, (Status, Option<u64>)> {
-    let status = |failure: Option<Box<Failure>>, unsaid: Status| {
-        failure.map_or(unsaid, |failure| failure.into_status())
+) -> HashMap<u32, RefusedPlace> {
+    let told = |failure: Option<Box<Failure>>, unsaid: Status| match failure {
+        Some(failure) => (failure.reason(), failure.into_status()),
+        None => (Reason::Unspecified, unsaid),
     };
     let mut all = HashMap::new();
     for RefusedKeys { places, failure, .. } in refused {
-        let status = status(failure, Status::unknown("the server does not say why"));
-        all.extend(places.into_iter().map(|place| (place, (status.clone(), None))));
+        let (reason, status) = told(failure, Status::unknown("the server does not say why"));
+        let one = RefusedPlace { status, reason, left: None };
+        all.extend(places.into_iter().map(|place| (place, one.clone())));
     }
     if let Some(exhausted) = exhausted {
         let Exhausted { places, left, failure } = *exhausted;
         let unsaid = Status::out_of_range("the numbers of the namespace are used up");
-        let (status, left) = (status(failure, unsaid), left.into_iter().map(Some));
-        all.extend(places.into_iter().zip(left.map(|left| (status.clone(), left))));
+        let (reason, status) = told(failure, unsaid);
+        let one = |left| RefusedPlace { status: status.clone(), reason, left: Some(left) };
+        all.extend(places.into_iter().zip(left.into_iter().map(one)));
     }
     all
 }
@@ -370,7 +381,8 @@ fn refusal(server: &str, status: &Status, count: u64, left: Option<u64>) -> Erro
         return Error::status(server, status);
     };
     let text = format!("count is {count}, and {left} numbers are left: {}", status.message());
-    Error::status(server, &Status::new(status.code(), text))
+    let details = status.details().to_vec().into();
+    Error::status(server, &Status::with_details(status.code(), text, details))
 }
 
 #[cfg(test)]

@@ -4,10 +4,7 @@ use std::fmt;
 
 use tonic::Status;
 
-use crate::causes;
-
-/// Tells, in the metadata of a status, after how many milliseconds to ask again.
-pub const RETRY_AFTER: &str = "grpc-retry-pushback-ms";
+use crate::{api::Reason, causes, reasons::reason_of};
 
 /// Why a request failed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -24,6 +21,8 @@ pub enum Error {
         server: String,
         /// The kind of failure.
         code: Code,
+        /// The reason, for programs: unspecified if the server gave none, or one that this release does not know.
+        reason: Reason,
         /// The cause, the value that was wrong, and what to do.
         message: String,
     },
@@ -116,6 +115,7 @@ impl Error {
         Error::Server {
             server: server.to_owned(),
             code: Code::of(status),
+            reason: reason_of(status),
             message: causes::text(status),
         }
     }

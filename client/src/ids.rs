@@ -244,7 +244,8 @@ impl Ids {
 
 /// An error that no server reported.
 fn local(code: Code, message: String) -> Error {
-    Error::Server { server: "this client".to_owned(), code, message }
+    let server = "this client".to_owned();
+    Error::Server { server, code, reason: v1::Reason::Unspecified, message }
 }
 
 /// Leases from a cluster, and the clocks of this process.
@@ -287,7 +288,7 @@ impl Lessor for ClusterLessor {
     }
 
     fn is_lost(error: &Error) -> bool {
-        error.code() == Some(Code::FailedPrecondition)
+        matches!(error, Error::Server { reason: v1::Reason::LeaseLost, .. })
     }
 
     fn created_again(&self, format: &str) -> Error {
@@ -319,4 +320,21 @@ fn own_name() -> &'static str {
         let host = if host.is_empty() { "client" } else { &host };
         format!("{host}:{}", std::process::id())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_lost_if_the_reason_says_so() {
+        let failed = |reason| Error::Server {
+            server: "a:1".to_owned(),
+            code: Code::FailedPrecondition,
+            reason,
+            message: "it failed".to_owned(),
+        };
+        assert!(ClusterLessor::is_lost(&failed(v1::Reason::LeaseLost)));
+        assert!(!ClusterLessor::is_lost(&failed(v1::Reason::WrongState)));
+    }
 }

@@ -109,6 +109,7 @@ mod named_message;
 mod namespaces;
 mod numbers;
 mod queue;
+mod reasons;
 mod request;
 mod request_clock;
 mod route_watches;

@@ -212,7 +212,7 @@ impl ServerPool {
         let message = format!(
             "{why} (this client stays with the servers that it was given, {all}, and asks no other members)"
         );
-        Status::new(status.code(), message)
+        Status::with_details(status.code(), message, status.details().to_vec().into())
     }
 
     /// The connection to a server. It is made at its first use, on the runtime of the caller, and again

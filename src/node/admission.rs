@@ -15,7 +15,7 @@ use super::{
     terms::LedTerms,
     way::{
         Way,
-        attempt::{Attempt, Effect, Origin, Unanswered},
+        attempt::{Attempt, Effect, Origin, SoFar, Unanswered},
         for_leader::ForLeader,
         operation::Facts,
         patience::{FOR_TOKEN, within},
@@ -117,7 +117,8 @@ impl Admission {
         let asked = peer::KnowsTokenRequest { sha256: hash.0.to_vec().into() };
         let message = asked.encode_to_vec().into();
         let question = WhetherKnown { shows: by, message, node: Asker::node(self.node) };
-        let answered = self.way.to_leader(self, &question, (Origin::Client, false), deadline);
+        let from = (Origin::Client, SoFar::NotDone);
+        let answered = self.way.to_leader(self, &question, from, deadline);
         if !answered.await.map_err(|_| not_heard())? {
             return Err(refusal);
         }
@@ -159,7 +160,7 @@ impl ForLeader for WhetherKnown<'_> {
     }
 
     async fn serve_locally(
-        &self, here: &Admission, _: (Origin, bool), deadline: Instant,
+        &self, here: &Admission, _: (Origin, SoFar), deadline: Instant,
     ) -> Attempt<bool> {
         match here.led.serving() {
             Some(term) if term.still_leads(deadline).await => Ok(here.access.knows(self.shows)),
@@ -168,11 +169,11 @@ impl ForLeader for WhetherKnown<'_> {
     }
 
     async fn serve_remotely(
-        &self, here: &Admission, leader: (NodeId, &Member), _: Option<NamespaceId>,
-        may_be_done: bool, deadline: Instant,
+        &self, here: &Admission, leader: (NodeId, &Member), _: Option<NamespaceId>, so_far: SoFar,
+        deadline: Instant,
     ) -> Attempt<bool> {
         let (forwarder, asked) = (here.way.forwarder(), (&self.message, &self.node, None));
-        let answer = FACTS.send(forwarder, leader, asked, may_be_done, deadline).await?;
+        let answer = FACTS.send(forwarder, leader, asked, so_far, deadline).await?;
         let unreadable = |error| refusal!(Internal, "the answer of {}: {error}", FACTS.method);
         Ok(peer::KnowsTokenResponse::decode(answer).map_err(unreadable)?.known)
     }

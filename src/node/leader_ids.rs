@@ -214,7 +214,7 @@ fn not_served(served: Result<DeskAnswer, Refusal>, ids: &WorkerIds, token: u64) 
         )
         .retry_after(in_ms),
         Ok(NoneToSpare) => refusal!(
-            WorkersHeld,
+            WorkersKept,
             "half of the {} worker ids of namespace {name:?} are held; the others are for holders that have none: go on with \
              those that you have",
             ids.workers
@@ -277,5 +277,33 @@ fn listed((worker, lease): (u32, WorkerRecord)) -> v1::Worker {
         from_ms: lease.from_ms,
         ceiling_ms: lease.ceiling_ms,
         written_ms: lease.written_ms,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        proto::{Code, v1::Reason},
+        sequence::NamespaceId,
+    };
+
+    #[test]
+    fn a_reason_tells_worker_ids_that_are_held_from_those_that_are_kept_for_other_holders() {
+        let ids = WorkerIds {
+            namespace: NamespaceId(1),
+            name: "orders".to_owned(),
+            format: "snowflake".to_owned(),
+            workers: 4,
+            date: None,
+        };
+        let told = |served| {
+            let refusal = Refusal::from(not_served(Ok(served), &ids, 0));
+            assert_eq!(refusal.code(), Code::ResourceExhausted);
+            (refusal.reason(), refusal.retry_after_ms)
+        };
+        let held = told(DeskAnswer::NoneFree { in_ms: 7 });
+        assert_eq!(held, (Reason::WorkersHeld, Some(7)));
+        assert_eq!(told(DeskAnswer::NoneToSpare), (Reason::WorkersKept, None));
     }
 }

@@ -122,7 +122,7 @@ pub use status::{
 pub use told_call::CallEnd;
 pub use traces::{EndedSpan, SpanKind, TraceContext, Traces};
 pub use way::{
-    attempt::{Attempt, Origin, Unanswered},
+    attempt::{Attempt, Origin, SoFar, Unanswered},
     for_leader::ForLeader,
     forward::{Forwarder, MERGED_BYTES_MAX, NoReply},
     patience::{deadline_in, time_to_answer},

@@ -52,7 +52,7 @@ use super::{
     told_call::CallEnd,
     way::{
         Way,
-        attempt::{Attempt, Effect, Origin, Unanswered},
+        attempt::{Attempt, Effect, Origin, SoFar, Unanswered},
         for_leader::{ForLeader, Waits},
         forward::NoReply,
         patience::within,
@@ -124,7 +124,7 @@ impl Numbers {
                 Ok((answer, namespace)) => (*namespace, Q::refused_keys(answer)),
                 Err(Unanswered::Refused(why)) => (None, vec![(why.reason(), 1)]),
                 // A client is never told so.
-                Err(Unanswered::Elsewhere { .. } | Unanswered::Mistaken) => (None, Vec::new()),
+                Err(Unanswered::Elsewhere(_) | Unanswered::Mistaken) => (None, Vec::new()),
             };
             self.counts.count(asked.namespace(), namespace, refused);
         }
@@ -185,7 +185,7 @@ impl Numbers {
             // If the caller leaves meanwhile, nobody gets what it was given.
             let counts = self.counts.of(message.namespace());
             let held = HeldNumbers::new(&*counts, message.numbers_in(&answer));
-            let asking = (Origin::Client, false);
+            let asking = (Origin::Client, SoFar::NotDone);
             let more = self.way.to_leader(self, &rest, asking, deadline).await;
             held.release();
             let mut more = match more {
@@ -277,7 +277,7 @@ impl<Q: SequenceRequest> ForLeader for CheckedRequest<Q> {
     }
 
     async fn serve_locally(
-        &self, here: &Numbers, (origin, _): (Origin, bool), deadline: Instant,
+        &self, here: &Numbers, (origin, _): (Origin, SoFar), deadline: Instant,
     ) -> Attempt<Self::Answer> {
         let allocator = here.led.look();
         let Some(term) = &*allocator else {
@@ -344,7 +344,7 @@ impl<Q: SequenceRequest> ForLeader for CheckedRequest<Q> {
 
     async fn serve_remotely(
         &self, here: &Numbers, (leader, member): (NodeId, &Member), taken_for: Option<NamespaceId>,
-        _: bool, deadline: Instant,
+        _: SoFar, deadline: Instant,
     ) -> Attempt<Self::Answer> {
         let counted = here.access.burnt_numbers(&self.by, self.message.namespace());
         let counts = (counted, here.counts.of(self.message.namespace()).shared());
@@ -366,7 +366,7 @@ impl<Q: SequenceRequest> ForLeader for CheckedRequest<Q> {
                 Err(self.meant.map_or(Unanswered::Mistaken, |_| replaced().into()))
             }
             Ok(Reply::NotLeader(NotLeader { may_be_done, .. })) => {
-                Err(Unanswered::Elsewhere { may_be_done })
+                Err(Unanswered::Elsewhere(SoFar::told(may_be_done)))
             }
             Ok(Reply::Answer(answer)) => {
                 let unreadable = |error| refusal!(Internal, "the answer of node {leader}: {error}");

@@ -29,7 +29,7 @@ use super::{
     traces::Span,
     way::{
         Way,
-        attempt::{Attempt, Effect, Origin, Unanswered},
+        attempt::{Attempt, Effect, Origin, SoFar, Unanswered},
         for_leader::ForLeader,
         operation::Facts,
     },
@@ -221,7 +221,7 @@ impl ServedOperation {
     ) {
         match (note, called) {
             // A peer's request alone fails so, and has no note.
-            (None, Ok(_)) | (_, Err(Unanswered::Elsewhere { .. } | Unanswered::Mistaken)) => {}
+            (None, Ok(_)) | (_, Err(Unanswered::Elsewhere(_) | Unanswered::Mistaken)) => {}
             (Some(note), Ok((answer, _))) => {
                 note.end((self.subject)(message, Some(answer)), Ok(()), is_let_in);
             }
@@ -372,7 +372,7 @@ impl ForLeader for OperationCall<'_> {
     }
 
     async fn serve_locally(
-        &self, here: &Operations, (origin, may_be_done): (Origin, bool), deadline: Instant,
+        &self, here: &Operations, (origin, so_far): (Origin, SoFar), deadline: Instant,
     ) -> Attempt<Bytes> {
         let Some(term) = here.led.serving() else {
             return Err(Unanswered::ELSEWHERE);
@@ -380,17 +380,18 @@ impl ForLeader for OperationCall<'_> {
         if !term.still_leads(deadline).await {
             return Err(Unanswered::ELSEWHERE);
         }
-        let again = may_be_done || matches!(origin, Origin::Peer { again: true, .. });
+        let again =
+            so_far == SoFar::MayBeDone || matches!(origin, Origin::Peer { again: true, .. });
         let message = (self.message.clone(), again);
         (self.led.carry_out)(&here.services, (&term, self.by), message, deadline).await
     }
 
     async fn serve_remotely(
-        &self, here: &Operations, leader: (NodeId, &Member), _: Option<NamespaceId>,
-        may_be_done: bool, deadline: Instant,
+        &self, here: &Operations, leader: (NodeId, &Member), _: Option<NamespaceId>, so_far: SoFar,
+        deadline: Instant,
     ) -> Attempt<Bytes> {
         let asked = (&self.message, self.by, self.span);
-        self.led.facts.send(here.way.forwarder(), leader, asked, may_be_done, deadline).await
+        self.led.facts.send(here.way.forwarder(), leader, asked, so_far, deadline).await
     }
 
     fn serve_without_leader(&self, here: &Operations) -> Option<Bytes> {

@@ -222,7 +222,7 @@ fn code_of(reason: Reason) -> Code {
         HandoverLost => Code::Aborted,
         NumbersExhausted | FormatEnded => Code::OutOfRange,
         Busy | MemoryFull | DiskReserve | RequestIdsFull | CallerQuota | WorkersHeld
-        | IdsUsedUp => Code::ResourceExhausted,
+        | WorkersKept | IdsUsedUp => Code::ResourceExhausted,
         NoLeader | NodeStopping | NotFounded | NotHeardYet | ClockDoubted | StreamIdle => {
             Code::Unavailable
         }

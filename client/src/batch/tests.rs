@@ -170,6 +170,29 @@ fn requests_that_shared_a_range_with_too_few_numbers_left_get_ranges_of_their_ow
 }
 
 #[test]
+fn requests_that_shared_a_range_that_was_too_large_get_ranges_of_their_own() {
+    // For the second key, another range would be refused as well.
+    check(
+        "ask 7 3
+         ask 7 4
+         ask 8 1
+         ask 8 1
+         send
+         answer 1 0 0 too-large=0 invalid=1
+         send",
+        expect![[r#"
+            ask 7 3 -> caller 1
+            ask 7 4 -> caller 2
+            ask 8 1 -> caller 3
+            ask 8 1 -> caller 4
+            send -> batch 1 of book: 7 7, 8 2
+            answer 1 0 0 too-large=0 invalid=1 -> caller 3: error: a:1: it is wrong; caller 4: error: a:1: it is wrong; 2 to send again
+            send -> batch 2 of book: 7 3, 7 4
+        "#]],
+    );
+}
+
+#[test]
 fn a_key_without_numbers_left_fails_and_other_keys_get_theirs() {
     check(
         "ask 7 1

@@ -14,7 +14,8 @@ use crate::{
 /// The handovers of a Raft group's leadership to other nodes.
 ///
 /// No field is replaced after the start. The only state of this service that changes is in `under_way.rs`: the handover that is
-/// under way.
+/// under way. Only this folder sees the fields: each of its files has the methods for one part of a handover. The type does not
+/// stand in `handover.rs`, which uses those files: they and it would use each other.
 pub struct Handovers {
     pub(super) config: Arc<Config>,
     pub(super) group: Arc<Group>,

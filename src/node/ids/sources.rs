@@ -231,8 +231,6 @@ impl Lessor for LeaderLessor {
             // It may take until somebody has mended the clock.
             Code::Unavailable => refusal.reason() == Reason::ClockDoubted,
             Code::NotFound | Code::FailedPrecondition | Code::InvalidArgument => true,
-            // None is to spare for a node that has one.
-            Code::ResourceExhausted => refusal.retry_after_ms.is_none(),
             _ => false,
         }
     }

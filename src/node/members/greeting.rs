@@ -181,13 +181,13 @@ impl Members {
             let request = HelloRequest { needs_peer_tls: true, ..self.greeting_to(id) };
             ask_who(&self.transport, id, &member.peer_address, request).await.err()
         });
-        for refused in join_all(asked).await.into_iter().flatten() {
-            if refused.reason() != Reason::NotHeardYet {
-                return Err(refused);
+        for why in join_all(asked).await.into_iter().flatten() {
+            match why {
+                NotGreeted::Refused(refusal) => return Err(refusal),
+                NotGreeted::NoAnswer(why) => tracing::warn!(
+                    "it is not known whether a member has peer_tls = require, which it needs in a cluster with tokens: {why}"
+                ),
             }
-            tracing::warn!(
-                "it is not known whether a member has peer_tls = require, which it needs in a cluster with tokens: {refused}"
-            );
         }
         Ok(())
     }
@@ -209,17 +209,17 @@ impl Members {
         &self, id: NodeId, address: &str, request: HelloRequest,
     ) -> Result<GreetedNode, Refusal> {
         let asked = ask_who(&self.transport, id, address, request).await;
-        asked.map_err(|refused| {
-            if refused.reason() != Reason::NotHeardYet {
-                return refused;
+        asked.map_err(|why| match why {
+            NotGreeted::Refused(refusal) => refusal,
+            NotGreeted::NoAnswer(why) => {
+                tracing::warn!("{why}");
+                refusal!(
+                    NotHeardYet,
+                    "node {id} at {address}: no node of this cluster answers there; see that it runs and listens there, and \
+                     that its certificate is good if nodes speak TLS with one another. The log of node {} tells what was wrong",
+                    self.config.node_id
+                )
             }
-            tracing::warn!("{refused}");
-            refusal!(
-                NotHeardYet,
-                "node {id} at {address}: no node of this cluster answers there; see that it runs and listens there, and that its \
-                 certificate is good if nodes speak TLS with one another. The log of node {} tells what was wrong",
-                self.config.node_id
-            )
         })
     }
 }
@@ -232,12 +232,43 @@ struct GreetedNode {
     member: Member,
 }
 
+/// Why no node has answered a greeting with what it is.
+#[derive(Debug)]
+enum NotGreeted {
+    /// The node that answers there refuses the greeting, or the address is none.
+    Refused(Refusal),
+    /// No node answers there.
+    NoAnswer(Refusal),
+}
+
+impl NotGreeted {
+    /// As the failure of a greeting to node `id` at `address` says it.
+    fn by(id: NodeId, address: &str, failure: Refusal) -> NotGreeted {
+        let why = format!("node {id} at {address}: {failure}");
+        // A node refuses for these reasons. A failed connection, and a process that is no node, have others.
+        let is_nodes = matches!(failure.code(), Code::FailedPrecondition | Code::InvalidArgument)
+            || failure.reason() == Reason::NotFounded;
+        match is_nodes {
+            true => NotGreeted::Refused(failure.retold(why)),
+            false => NotGreeted::NoAnswer(refusal!(NotHeardYet, "{why}")),
+        }
+    }
+}
+
+impl From<NotGreeted> for Refusal {
+    fn from(why: NotGreeted) -> Self {
+        match why {
+            NotGreeted::Refused(refusal) | NotGreeted::NoAnswer(refusal) => refusal,
+        }
+    }
+}
+
 /// Greets node `id` at `address`.
 async fn ask_who(
     transport: &Arc<dyn Transport>, id: NodeId, address: &str, request: HelloRequest,
-) -> Result<GreetedNode, Refusal> {
+) -> Result<GreetedNode, NotGreeted> {
     check_address("peer_address", address)
-        .map_err(|invalid| refusal!(InvalidRequest, "{invalid}"))?;
+        .map_err(|invalid| NotGreeted::Refused(refusal!(InvalidRequest, "{invalid}")))?;
     match transport.hello(Destination { node: id, address }, request, HELLO_TIMEOUT).await {
         Ok(hello) => Ok(GreetedNode {
             is_formed: hello.formed,
@@ -247,16 +278,7 @@ async fn ask_who(
                 incarnation: hello.incarnation,
             },
         }),
-        Err(refused) => {
-            let why = format!("node {id} at {address}: {refused}");
-            let is_nodes =
-                matches!(refused.code(), Code::FailedPrecondition | Code::InvalidArgument)
-                    || refused.reason() == Reason::NotFounded;
-            Err(match is_nodes {
-                true => refused.retold(why),
-                false => refusal!(NotHeardYet, "{why}"),
-            })
-        }
+        Err(failure) => Err(NotGreeted::by(id, address, failure)),
     }
 }
 
@@ -270,4 +292,24 @@ fn warn_of(peer: NodeId, news: Option<String>) {
 /// A cluster's id as a greeting carries it. Empty if it is not known.
 fn id_bytes(id: Option<ClusterId>) -> Bytes {
     id.map(|id| Bytes::copy_from_slice(id.as_bytes())).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_of_a_node_is_told_from_a_greeting_that_no_node_answers() {
+        let by = |failure| NotGreeted::by(2, "a:1", failure);
+        for refusal in [refusal!(WrongState, "no"), refusal!(NotFounded, "no")] {
+            let reason = refusal.reason();
+            let NotGreeted::Refused(told) = by(refusal) else { panic!("{reason:?}") };
+            assert_eq!((told.reason(), told.message()), (reason, "node 2 at a:1: no"));
+        }
+        for failure in [refusal!(Unspecified, "no"), refusal!(Unauthenticated, "no")] {
+            let reason = failure.reason();
+            let NotGreeted::NoAnswer(told) = by(failure) else { panic!("{reason:?}") };
+            assert_eq!((told.reason(), told.message()), (Reason::NotHeardYet, "node 2 at a:1: no"));
+        }
+    }
 }

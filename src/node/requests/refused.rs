@@ -251,6 +251,7 @@ pub fn end_of(namespace: &Namespace) -> String {
 mod tests {
     use super::*;
     use crate::{
+        node::way::attempt::SoFar,
         proto::v1::Outcome,
         sequence::{NamespaceConfig, NamespaceId, OwnedKey},
     };
@@ -303,7 +304,9 @@ mod tests {
                             || is_fault && outcome == Outcome::Unspecified;
                         assert!(is_told, "{text}: {outcome:?}");
                     }
-                    Unanswered::Elsewhere { may_be_done } => assert!(may_be_done, "{text}"),
+                    Unanswered::Elsewhere(so_far) => {
+                        assert_eq!(so_far, SoFar::MayBeDone, "{text}");
+                    }
                     Unanswered::Mistaken => panic!("{text}"),
                 }
             }
@@ -318,7 +321,7 @@ mod tests {
             };
             match unanswered(why.into(), asked) {
                 Unanswered::Refused(refusal) => assert_eq!(refusal.outcome(), outcome),
-                Unanswered::Elsewhere { may_be_done } => assert!(!may_be_done),
+                Unanswered::Elsewhere(so_far) => assert_eq!(so_far, SoFar::NotDone),
                 Unanswered::Mistaken => panic!("no peer asked"),
             }
         }

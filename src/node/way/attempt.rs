@@ -33,6 +33,41 @@ impl Origin {
     }
 }
 
+/// The outcome so far of a request that has no answer yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SoFar {
+    /// Nothing was done.
+    NotDone,
+    /// It may have been carried out, or may still be.
+    MayBeDone,
+}
+
+impl SoFar {
+    /// As a node that was asked tells it.
+    pub fn told(may_be_done: bool) -> SoFar {
+        match may_be_done {
+            true => SoFar::MayBeDone,
+            false => SoFar::NotDone,
+        }
+    }
+
+    /// The same after a further attempt.
+    pub fn after<A>(self, attempt: &Attempt<A>) -> SoFar {
+        match attempt {
+            Err(Unanswered::Elsewhere(SoFar::MayBeDone)) => SoFar::MayBeDone,
+            _ => self,
+        }
+    }
+
+    /// The refusal for a caller whose request has this effect.
+    pub fn refuse(self, effect: Effect, refusal: Refusal) -> Refusal {
+        match self {
+            SoFar::MayBeDone => effect.told_after(refusal),
+            SoFar::NotDone => refusal,
+        }
+    }
+}
+
 /// The effect of a request that was carried out, if nobody gets the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
@@ -70,20 +105,17 @@ pub enum Unanswered {
     /// It is refused. The refusal says why, and whether it may be done all the same.
     Refused(Refusal),
     /// The node does not lead, or its answer is lost: the node that leads is to be asked, whichever that is by now. Asking it
-    /// does no harm.
-    Elsewhere {
-        /// The request may have been carried out: from here on, no refusal that libraries repeat is passed on.
-        may_be_done: bool,
-    },
+    /// does no harm. If the request may have been carried out, no refusal that libraries repeat is passed on from here on.
+    Elsewhere(SoFar),
     /// The node that passed the request on took its namespace for another one. Nothing was done.
     Mistaken,
 }
 
 impl Unanswered {
     /// Nothing was done, and the node that leads is to be asked.
-    pub const ELSEWHERE: Unanswered = Unanswered::Elsewhere { may_be_done: false };
+    pub const ELSEWHERE: Unanswered = Unanswered::Elsewhere(SoFar::NotDone);
     /// As [`Unanswered::ELSEWHERE`], and the request may have been carried out.
-    pub const MAY_BE_DONE: Unanswered = Unanswered::Elsewhere { may_be_done: true };
+    pub const MAY_BE_DONE: Unanswered = Unanswered::Elsewhere(SoFar::MayBeDone);
 }
 
 impl From<Refusal> for Unanswered {
@@ -97,8 +129,8 @@ impl From<Unanswered> for Refusal {
         match unanswered {
             Unanswered::Refused(refusal) => refusal,
             // Only a peer's request ends so. Others are forwarded.
-            Unanswered::Elsewhere { may_be_done: true } => outcome_unknown(),
-            Unanswered::Elsewhere { may_be_done: false } | Unanswered::Mistaken => {
+            Unanswered::Elsewhere(SoFar::MayBeDone) => outcome_unknown(),
+            Unanswered::Elsewhere(SoFar::NotDone) | Unanswered::Mistaken => {
                 refusal!(NoLeader, "no leader is known")
             }
         }
@@ -109,7 +141,7 @@ impl From<&Unanswered> for CallEnd {
     fn from(unanswered: &Unanswered) -> Self {
         match unanswered {
             Unanswered::Refused(refusal) => refusal.into(),
-            Unanswered::Elsewhere { .. } | Unanswered::Mistaken => CallEnd::NotLeader,
+            Unanswered::Elsewhere(_) | Unanswered::Mistaken => CallEnd::NotLeader,
         }
     }
 }
@@ -132,6 +164,16 @@ mod tests {
         assert_eq!(outcome(Unanswered::MAY_BE_DONE), Outcome::Unknown);
         assert_eq!(outcome(Unanswered::ELSEWHERE), Outcome::NotDone);
         assert_eq!(outcome(Unanswered::Mistaken), Outcome::NotDone);
+    }
+
+    #[test]
+    fn what_may_be_done_after_one_attempt_may_be_done_after_the_next() {
+        let lost = SoFar::NotDone.after::<()>(&Err(Unanswered::MAY_BE_DONE));
+        assert_eq!(lost, SoFar::MayBeDone);
+        assert_eq!(lost.after::<()>(&Err(Unanswered::ELSEWHERE)), SoFar::MayBeDone);
+        assert_eq!(SoFar::NotDone.after::<()>(&Err(Unanswered::ELSEWHERE)), SoFar::NotDone);
+        let told = |so_far: SoFar| so_far.refuse(Effect::Change, refusal!(NoLeader, "no")).code();
+        assert_eq!((told(SoFar::NotDone), told(lost)), (Code::Unavailable, Code::Unknown));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use tokio::time::Instant;
 
-use super::attempt::{Attempt, Effect, Origin};
+use super::attempt::{Attempt, Effect, Origin, SoFar};
 use crate::{
     node::request_memory::Reservation,
     proto::Refusal,
@@ -46,15 +46,15 @@ pub trait ForLeader: Sync {
     /// Those of `Access::check`.
     fn check_asker(&self, here: &Self::Here) -> Result<(), Refusal>;
 
-    /// Answers it if this node leads. It came from an origin, and an attempt before may have carried it out, if so.
+    /// Answers it if this node leads. `from` has its origin, and the outcome of the attempts before.
     fn serve_locally(
-        &self, here: &Self::Here, from: (Origin, bool), deadline: Instant,
+        &self, here: &Self::Here, from: (Origin, SoFar), deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
-    /// Has the `leader` answer it. An attempt before may have carried it out if `may_be_done`.
+    /// Has the `leader` answer it. `so_far` is the outcome of the attempts before.
     fn serve_remotely(
         &self, here: &Self::Here, leader: (NodeId, &Member), taken_for: Option<NamespaceId>,
-        may_be_done: bool, deadline: Instant,
+        so_far: SoFar, deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
     /// Its effect, if it was carried out and nobody gets the answer.

@@ -328,67 +328,54 @@ fn nothing_done() -> Reply {
 
 #[cfg(test)]
 mod tests {
-    use prost::Message;
-
     use super::*;
-    use crate::{
-        metrics::SkipCause,
-        node::{
-            access::BurntNumbers,
-            numbers::{forward_request::forward_request, sequence_request::SequenceRequest},
-        },
-        proto::v1::{NextManyRequest, NextManyResponse, NextRequest, NextResponse},
-    };
 
-    /// How many numbers are skipped, and counted against a quota, when `reply` comes after the caller of `request` has gone, or
-    /// has not looked at it.
-    fn skipped<Q: SequenceRequest>(request: &Q, reply: &Reply) -> u64 {
-        let (metrics, counted) = (Metrics::new(), BurntNumbers::of_somebody());
-        let deliver = |gives_up_before: bool| {
-            let (caller, mut answer) = oneshot::channel();
-            let counts = (Some(counted.clone()), metrics.namespaces().of(1, "book").shared());
-            let (_, burnt) = forward_request(request, None, (None, None), counts);
-            let to = ReplyTo { caller, burnt };
-            if gives_up_before {
-                answer.close();
+    /// A call of [`BurntWithReply::burn`].
+    #[derive(Debug, PartialEq)]
+    struct Burn {
+        answer: Option<Bytes>,
+        is_served: bool,
+    }
+
+    #[derive(Clone, Default)]
+    struct Burns(Arc<Mutex<Vec<Burn>>>);
+
+    impl BurntWithReply for Burns {
+        fn burn(&self, answer: Option<&Bytes>, is_served: bool) {
+            self.0.lock().push(Burn { answer: answer.cloned(), is_served });
+        }
+    }
+
+    /// Where a reply goes, and where its caller and the calls of [`BurntWithReply::burn`] are.
+    fn place() -> (ReplyTo, oneshot::Receiver<HeldReply>, Burns) {
+        let (burns, (caller, answer)) = (Burns::default(), oneshot::channel());
+        (ReplyTo { caller, burnt: Box::new(burns.clone()) }, answer, burns)
+    }
+
+    #[test]
+    fn a_reply_that_nobody_looks_at_is_burnt_once_with_the_answer_that_it_brings() {
+        let numbers = Bytes::from_static(b"numbers");
+        let replies = [(Reply::Answer(numbers.clone()), Some(numbers)), (nothing_done(), None)];
+        for (reply, answer_in_it) in replies {
+            for gives_up_before in [true, false] {
+                let (to, mut answer, burns) = place();
+                if gives_up_before {
+                    answer.close();
+                }
+                to.send(Some(reply.clone()));
+                drop(answer);
+                let burn = Burn { answer: answer_in_it.clone(), is_served: !gives_up_before };
+                assert_eq!(*burns.0.lock(), [burn]);
             }
-            to.send(Some(reply.clone()));
-            // The call that serves the caller counts the numbers that it drops.
-            counted.count(|| drop(answer));
-            assert_eq!(counted.total(), metrics.skipped(SkipCause::cancelled));
-            counted.total()
-        };
-        let once = deliver(true);
-        assert_eq!(deliver(false), 2 * once, "before, and then as many again");
-        once
-    }
-
-    fn answer(answer: &impl Message) -> Reply {
-        Reply::Answer(answer.encode_to_vec().into())
+        }
     }
 
     #[test]
-    fn a_reply_that_comes_too_late_skips_the_numbers_that_it_brings_and_no_others() {
-        let many = |counts: Vec<u64>| NextManyRequest {
-            ids: vec![1, 2, 3],
-            counts,
-            ..NextManyRequest::default()
-        };
-        let firsts = |firsts| answer(&NextManyResponse { firsts, ..Default::default() });
-        assert_eq!(skipped(&many(vec![2, 30, 4]), &firsts(vec![7, 0, 9])), 6);
-        assert_eq!(skipped(&many(vec![]), &firsts(vec![7, 0, 9])), 2);
-        assert_eq!(skipped(&many(vec![2, 30, 4]), &firsts(vec![])), 0, "all of it failed");
-        let next = NextRequest { count: Some(5), ..Default::default() };
-        let range = answer(&NextResponse { first: 1, last: 5, increment: 1, route: None });
-        assert_eq!(skipped(&next, &range), 5);
-        assert_eq!(skipped(&next, &nothing_done()), 0);
-    }
-
-    #[test]
-    fn a_reply_that_comes_too_late_skips_nothing_that_was_taken_under_a_request_id() {
-        let request_id = Some(bytes::Bytes::from_static(b"order-7"));
-        let next = NextRequest { request_id, ..Default::default() };
-        let range = answer(&NextResponse { first: 1, last: 1, increment: 1, route: None });
-        assert_eq!(skipped(&next, &range), 0);
+    fn a_reply_that_its_caller_takes_is_not_burnt() {
+        let (to, mut answer, burns) = place();
+        to.send(Some(Reply::Answer(Bytes::new())));
+        let reply = answer.try_recv().expect("a reply").take();
+        assert_eq!(reply, Reply::Answer(Bytes::new()));
+        assert!(burns.0.lock().is_empty());
     }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{
-    attempt::{Attempt, Effect, Unanswered, outcome_unknown},
+    attempt::{Attempt, Effect, SoFar, Unanswered, outcome_unknown},
     forward::Forwarder,
     patience::left,
 };
@@ -49,11 +49,11 @@ impl Facts {
         }
     }
 
-    /// Has the `leader` carry it out for the caller; `span` is that of the call, if it is traced. An attempt before may have
-    /// done so if it `may_be_done`.
+    /// Has the `leader` carry it out for the caller; `span` is that of the call, if it is traced. `so_far` is the outcome of
+    /// the attempts before.
     pub async fn send(
         &self, forwarder: &Forwarder, (leader, member): (NodeId, &Member),
-        (message, by, span): (&Bytes, &Asker, Option<&Span>), may_be_done: bool, deadline: Instant,
+        (message, by, span): (&Bytes, &Asker, Option<&Span>), so_far: SoFar, deadline: Instant,
     ) -> Attempt<Bytes> {
         let left = left(deadline, self.patience);
         let span = span.map(Span::asking_leader);
@@ -63,7 +63,7 @@ impl Facts {
             caller: by.told(),
             by: by.to_wire(),
             method: self.method.to_owned(),
-            again: may_be_done,
+            again: so_far == SoFar::MayBeDone,
             message: message.clone(),
             ..AdministerRequest::default()
         };

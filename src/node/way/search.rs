@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::{
     Way,
-    attempt::{Attempt, Effect, Origin, Unanswered},
+    attempt::{Attempt, Effect, Origin, SoFar, Unanswered},
     for_leader::{ForLeader, Waits},
     patience::{FENCE_RETRY, LAST_WORDS, RETRY, within},
 };
@@ -35,7 +35,8 @@ impl Way {
         &self, here: &R::Here, request: &R, origin: Origin, deadline: Instant,
     ) -> Attempt<R::Answer> {
         let (attempt, reserved) = {
-            let mut answering = pin!(request.serve_locally(here, (origin, false), deadline));
+            let mut answering =
+                pin!(request.serve_locally(here, (origin, SoFar::NotDone), deadline));
             match futures::poll!(&mut answering) {
                 Poll::Ready(attempt) => (attempt, None),
                 Poll::Pending => {
@@ -44,26 +45,22 @@ impl Way {
                 }
             }
         };
-        let may_be_done = match attempt {
-            Err(Unanswered::Elsewhere { may_be_done }) => may_be_done,
+        let so_far = match attempt {
+            Err(Unanswered::Elsewhere(so_far)) => so_far,
             ended => return ended,
         };
         let _reserved = match reserved {
             Some(reserved) => Some(reserved),
             None => {
                 let reserved = request.begin_to_wait(here, Waits::ForLeader);
-                reserved.map_err(|refusal| match may_be_done {
-                    true => request.effect().told_after(refusal),
-                    false => refusal,
-                })?
+                reserved.map_err(|refusal| so_far.refuse(request.effect(), refusal))?
             }
         };
         // Boxed, like every rare path: the future of the common path stays small.
-        Box::pin(self.to_leader(here, request, (origin, may_be_done), deadline)).await
+        Box::pin(self.to_leader(here, request, (origin, so_far), deadline)).await
     }
 
-    /// As [`Way::answer`], of a request for which all is reserved. `may_be_done` says that an attempt before may have carried
-    /// it out.
+    /// As [`Way::answer`], of a request for which all is reserved. `so_far` is the outcome of the attempts before.
     ///
     /// # Errors
     /// [`Unanswered::Elsewhere`] for a peer's request if another node leads, and [`Unanswered::Mistaken`] if the peer takes the
@@ -72,7 +69,7 @@ impl Way {
     /// request out.
     #[tracing::instrument(level = "debug", skip_all, fields(node = self.config.node_id))]
     pub(in crate::node) async fn to_leader<R: ForLeader>(
-        &self, here: &R::Here, request: &R, (origin, mut may_be_done): (Origin, bool),
+        &self, here: &R::Here, request: &R, (origin, mut so_far): (Origin, SoFar),
         deadline: Instant,
     ) -> Attempt<R::Answer> {
         let mut changes = self.led.changes();
@@ -81,19 +78,19 @@ impl Way {
             // Marked as seen before anything is read: what changes from here on wakes us below.
             changes.borrow_and_update();
             let mut attempt = match request.check_asker(here) {
-                Ok(()) => request.serve_locally(here, (origin, may_be_done), deadline).await,
+                Ok(()) => request.serve_locally(here, (origin, so_far), deadline).await,
                 Err(refusal) => Err(refusal.into()),
             };
-            may_be_done |= matches!(attempt, Err(Unanswered::Elsewhere { may_be_done: true }));
+            so_far = so_far.after(&attempt);
             let leader = self.group.leadership().borrow().leader.clone();
             let elsewhere = leader.filter(|(id, _)| *id != self.config.node_id);
             let is_alone = elsewhere.is_none();
             let mut rest_until = deadline;
-            if matches!(attempt, Err(Unanswered::Elsewhere { .. }))
+            if matches!(attempt, Err(Unanswered::Elsewhere(_)))
                 && let Some((leader, member)) = elsewhere
             {
                 if origin != Origin::Client {
-                    return Err(not_led(may_be_done, request.effect()));
+                    return Err(not_led(so_far, request.effect()));
                 }
                 // Once for each attempt: the leader compares what decides here whether there may be another one.
                 let taken_for = request.taken_for(here, trusts_itself);
@@ -101,14 +98,16 @@ impl Way {
                 tokio::select! {
                     biased;
                     remote = request.serve_remotely(
-                        here, (leader, &member), taken_for, may_be_done, deadline
+                        here, (leader, &member), taken_for, so_far, deadline
                     ) => {
                         laps::lap(Phase::Forward);
                         attempt = remote;
                     }
                     () = deposed(&mut changes), if may_be_asked_again => {
                         laps::lap(Phase::Forward);
-                        may_be_done |= request.effect() != Effect::None;
+                        if request.effect() != Effect::None {
+                            so_far = SoFar::MayBeDone;
+                        }
                         continue;
                     }
                 }
@@ -116,21 +115,20 @@ impl Way {
                     trusts_itself = false;
                     continue;
                 }
-                may_be_done |= matches!(attempt, Err(Unanswered::Elsewhere { may_be_done: true }));
+                so_far = so_far.after(&attempt);
                 // This leader did not answer, or leads no more, and no other is known: try again soon.
                 rest_until = within(RETRY, deadline);
             }
             match attempt {
                 Ok(answer) => return Ok(answer),
-                Err(Unanswered::Refused(refusal)) if may_be_done => {
-                    return Err(request.effect().told_after(refusal).into());
+                Err(Unanswered::Refused(refusal)) => {
+                    return Err(so_far.refuse(request.effect(), refusal).into());
                 }
-                Err(refused @ Unanswered::Refused(_)) => return Err(refused),
                 Err(Unanswered::Mistaken) if origin != Origin::Client => {
                     return Err(Unanswered::Mistaken);
                 }
                 // A client's request is not taken for another namespace's any more, so `Mistaken` is no answer.
-                Err(Unanswered::Elsewhere { .. } | Unanswered::Mistaken) => {}
+                Err(Unanswered::Elsewhere(_) | Unanswered::Mistaken) => {}
             }
             if let Some(answer) = request.serve_without_leader(here) {
                 return Ok(answer);
@@ -142,17 +140,14 @@ impl Way {
                 Ok(()) => continue,
                 // The follower has its own deadline, and may ask the next leader.
                 Err(_) if origin != Origin::Client => {
-                    return Err(not_led(may_be_done, request.effect()));
+                    return Err(not_led(so_far, request.effect()));
                 }
                 Err(NoAttempt::Stopped) => {
                     refusal!(NodeStopping, "node {} stops; ask another one", self.config.node_id)
                 }
                 Err(NoAttempt::DeadlinePassed) => self.no_leader_answered(),
             };
-            return Err(match may_be_done {
-                true => request.effect().told_after(refusal).into(),
-                false => refusal.into(),
-            });
+            return Err(so_far.refuse(request.effect(), refusal).into());
         }
     }
 
@@ -238,8 +233,11 @@ enum NoAttempt {
 
 /// The outcome of a peer's request while this node does not lead: another node leads. It says whether an earlier attempt may
 /// have carried the request out, if that shows.
-fn not_led(may_be_done: bool, effect: Effect) -> Unanswered {
-    Unanswered::Elsewhere { may_be_done: may_be_done && effect != Effect::None }
+fn not_led(so_far: SoFar, effect: Effect) -> Unanswered {
+    match effect {
+        Effect::None => Unanswered::ELSEWHERE,
+        Effect::Harmless | Effect::UnderId | Effect::Change => Unanswered::Elsewhere(so_far),
+    }
 }
 
 /// Ends when the leadership has changed, and the deposed leader has had time to send what it had taken until

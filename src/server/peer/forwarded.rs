@@ -21,7 +21,7 @@ use crate::{
     allocator::KEYS_AT_ONCE,
     node::{
         Asker, Attempt, Caller, CheckedRequest, MERGED_BYTES_MAX, NodeContext, Origin, Reservation,
-        SequenceRequest, ServedOperation, Unanswered, deadline_in, leader_of,
+        SequenceRequest, ServedOperation, SoFar, Unanswered, deadline_in, leader_of,
     },
     proto::{
         peer::{
@@ -289,7 +289,7 @@ fn error_or_not_leader(
 ) -> Result<Failure, NotLeader> {
     let (other_namespace, may_be_done) = match unanswered {
         Unanswered::Refused(refusal) => return Ok(refusal.into()),
-        Unanswered::Elsewhere { may_be_done } => (false, may_be_done),
+        Unanswered::Elsewhere(so_far) => (false, so_far == SoFar::MayBeDone),
         Unanswered::Mistaken => (true, false),
     };
     let leadership = context.group.leadership();

@@ -5,8 +5,8 @@
 //!   a name; `few/a` is key a of namespace few instead of book. `ask 1..9 1` asks for each id, and
 //!   `ask wide1..wide9 1` for each name, padded to 256 bytes.
 //! - `send`: the next batch, numbered from 1: its ranges in the order of their places.
-//! - `answer BATCH FIRST.. [increment=N] [left=PLACE:N] [unavailable=PLACE]`: the server answers; `left` names used-up keys,
-//!   `unavailable` keys that no leader gave numbers of.
+//! - `answer BATCH FIRST.. [increment=N] [left=PLACE:N] [REFUSAL=PLACE]`: the server answers; `left` names used-up keys,
+//!   `unavailable` keys that no leader gave numbers of, `too-large` and `invalid` keys that were not asked for rightly.
 //! - `fail BATCH CODE`: the server fails the whole batch.
 //! - `refuse BATCH REASON [OUTCOME]`: the server fails the whole batch with a reason.
 //! - `lose BATCH`: its answer does not come.
@@ -215,10 +215,17 @@ impl Script {
                 });
                 exhausted.places.push(place.parse().unwrap());
                 exhausted.left.push(left.parse().unwrap());
-            } else if let Some(place) = word.strip_prefix("unavailable=") {
+            } else if let Some((refusal, place)) = word.split_once('=') {
+                let (code, reason, text) = match refusal {
+                    "unavailable" => (Code::Unavailable, Reason::NoLeader, "no leader"),
+                    "too-large" => (Code::InvalidArgument, Reason::CountTooLarge, "too many"),
+                    "invalid" => (Code::InvalidArgument, Reason::InvalidRequest, "it is wrong"),
+                    other => panic!("no refusal {other}"),
+                };
                 let failure = Failure {
-                    code: Code::Unavailable.into(),
-                    message: "no leader".to_owned(),
+                    code: code.into(),
+                    message: text.to_owned(),
+                    reason: reason.into(),
                     ..Failure::default()
                 };
                 let places = vec![place.parse().unwrap()];
