@@ -29,7 +29,7 @@ use crate::common::{
 };
 use futures::future::join_all;
 use ratchet::{
-    node::{CheckedRequest, Config, Origin, Principal, config::FenceKind},
+    node::{Asker, CheckedRequest, Config, Origin, config::FenceKind},
     proto::v1::{CreateNamespaceRequest, NextManyRequest, NextRequest, UpdateNamespaceRequest},
 };
 use tempfile::TempDir;
@@ -390,7 +390,7 @@ async fn numbers_whose_callers_hang_up_are_told_until_none_does() {
             ids: vec![1, new.next().expect("a key")],
             ..NextManyRequest::default()
         };
-        let asked = CheckedRequest::new(asked, Principal::node(1)).expect("a request");
+        let asked = CheckedRequest::new(asked, Asker::node(1)).expect("a request");
         let deadline = Instant::now() + PATIENCE;
         let answer = pin!(node.numbers.serve(&asked, Origin::Client, deadline));
         assert!(futures::poll!(answer).is_pending(), "the new key has no number yet");
@@ -420,7 +420,7 @@ async fn numbers_of_a_leader_that_is_cut_off_are_told_until_it_takes_none() {
             count: Some(30),
             ..NextRequest::default()
         };
-        let asked = CheckedRequest::new(asked, Principal::node(1)).expect("a request");
+        let asked = CheckedRequest::new(asked, Asker::node(1)).expect("a request");
         let deadline = Instant::now() + Duration::from_millis(300);
         let answer = node.numbers.serve(&asked, Origin::Client, deadline).await;
         assert!(answer.is_err(), "nobody can confirm that it leads");
