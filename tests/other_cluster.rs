@@ -176,8 +176,8 @@ async fn what_another_cluster_refuses_at_the_leaders_address_goes_on_to_the_next
     other.start_node(leader).await;
     other.all_answer().await;
     assert_eq!(cluster.leader_seen_by(asked, |_| true).await, leader, "no other one leads yet");
-    // The first request may still be sent over the stream to the leader that was killed. Nobody knows then whether it was carried
-    // out. It was not.
+    // The first request may still be sent over the stream to the leader that was killed. Nobody knows then whether it was
+    // carried out. It was not.
     let number = eventually("a number", async || {
         match cluster.client(asked).try_next(INVOICE, id(1), 1).await {
             Ok(number) => Some(number),

@@ -75,8 +75,8 @@ impl ByAskedNode for v1::FoundRequest {
 
 /// How a node without data becomes a member.
 ///
-/// No field is replaced after the start. The claim on the node changes in `claimed_node.rs` alone. `hello.rs`, the other half of
-/// this service, uses fields as well: it answers the greetings by which others meet and claim the node.
+/// No field is replaced after the start. The claim on the node changes in `claimed_node.rs` alone. `hello.rs`, the other half
+/// of this service, uses fields as well: it answers the greetings by which others meet and claim the node.
 pub struct Founding {
     pub(super) config: Arc<Config>,
     pub(super) this_node: Arc<ThisNode>,
