@@ -36,6 +36,14 @@ impl OnBehalfOf {
         }
     }
 
+    /// The connection that it came over, if it is known.
+    fn guest(&self) -> Option<Arc<Guest>> {
+        match self {
+            OnBehalfOf::Call(guest, _) | OnBehalfOf::Guest(guest) => Some(guest.clone()),
+            OnBehalfOf::Caller(_) => None,
+        }
+    }
+
     /// The same for another task. That task may learn whose call it is.
     fn go_on(&self) -> OnBehalfOf {
         match self {
@@ -53,13 +61,14 @@ impl Caller {
 
     /// The silence of a stream of the caller that this task serves, which may last for `span`; `None` if it is no client's.
     pub fn silence(span: Duration) -> Option<Silence> {
-        let began = Caller::current()?;
+        let (began, over) =
+            ON_BEHALF_OF.try_with(|served| (served.caller(), served.guest())).ok()?;
         // Its caller may be known later only.
         let among = move || {
             let caller = Caller::current().unwrap_or_else(|| began.clone());
             [&caller.silent, &caller.callers.silent].map(Arc::clone)
         };
-        Some(Silence::new(among, span))
+        Some(Silence::new(among, over, span))
     }
 
     /// The future in which reservations of memory are those of `caller`, or nobody's.
