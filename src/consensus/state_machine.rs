@@ -137,6 +137,9 @@ struct Ceiling {
 ///
 /// # Errors
 /// [`StoreError`] if the totals of a namespace cannot be read.
+///
+/// # Panics
+/// If the outcome is that of another command.
 fn ceilings_after(
     table: &mut TableChange, command: &Command, outcome: &Outcome,
 ) -> Result<Vec<Ceiling>, StoreError> {
@@ -148,6 +151,7 @@ fn ceilings_after(
     };
     let now_ms = match (command, outcome) {
         (Command::Bump { bumps, now_ms, .. }, Outcome::Bumped(answers)) => {
+            assert_eq!(bumps.len(), answers.len(), "each bump has an answer");
             for (bump, answer) in bumps.iter().zip(answers) {
                 if let Bumped::Chunk(chunk) = answer {
                     note(bump.section.namespace, chunk.new, bump.raise.up_to > 0);
@@ -156,6 +160,7 @@ fn ceilings_after(
             *now_ms
         }
         (Command::Take { parts, now_ms, .. }, Outcome::Took(answers)) => {
+            assert_eq!(parts.len(), answers.len(), "each part has an answer");
             for (part, answer) in parts.iter().zip(answers) {
                 let PartTaken::Taken(taken) = answer else { continue };
                 let lasts = taken.iter().filter_map(|taken| match taken {
