@@ -332,9 +332,23 @@ mod tests {
     use super::*;
     use crate::{
         clock::BootClock,
-        sequence::{Bump, CeilingRaise, ClusterId, Key, NamespaceConfig},
+        sequence::{Bump, CeilingRaise, ClusterId, Key, NamespaceConfig, SectionId, SectionKey},
         storage::StoreOptions,
     };
+
+    #[tokio::test]
+    #[should_panic(expected = "each bump has an answer")]
+    async fn an_outcome_that_lacks_an_answer_is_not_passed_over() {
+        let dir = tempfile::TempDir::new().expect("a directory");
+        let options = StoreOptions::new(Arc::new(BootClock));
+        let store = Store::open(dir.path(), "test", 1, options).expect("a store");
+        let table = AppliedTable::open(&store, 1).expect("a table");
+        let section = SectionId { namespace: NamespaceId(1), key: SectionKey::Id(7) };
+        let raise = CeilingRaise { numbers: 100, unused_max: 100, step: 10, up_to: 0 };
+        let bumps = vec![Bump { section, raise }];
+        let command = Command::Bump { bumps, skipped: vec![], now_ms: 0 };
+        let _ = ceilings_after(&mut table.change(), &command, &Outcome::Bumped(vec![]));
+    }
 
     #[tokio::test]
     async fn what_an_entry_accounts_for_is_counted_by_the_node_that_led_its_term_though_nobody_waits_for_it()
