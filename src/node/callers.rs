@@ -133,7 +133,7 @@ pub struct Callers {
     refused: Counter,
     held: [AtomicU64; KINDS],
     silent: Arc<SilentStreams>,
-    silent_connections: SilentConnections,
+    silent_connections: Arc<SilentConnections>,
     strangers: Strangers,
     by_id: Mutex<HashMap<u64, Weak<Caller>>>,
 }
@@ -181,7 +181,7 @@ impl Callers {
             refused,
             held: Default::default(),
             silent: Arc::default(),
-            silent_connections: SilentConnections::default(),
+            silent_connections: Arc::default(),
             strangers: Strangers::default(),
             by_id: Mutex::default(),
         })

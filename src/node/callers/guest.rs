@@ -43,14 +43,14 @@ const CALLS: &str =
 pub struct Guest {
     port: Port,
     /// Its place: that of its address at first, then of its principal.
-    pub(super) place: Counted,
+    place: Counted,
     /// The caller that asks over it now.
     asks: ArcSwap<Caller>,
     opened: Instant,
     /// From which address it was opened, and whether it may end for another one.
     standing: Arc<ConnectionStanding>,
     /// What is open over it.
-    pub(super) open: OpenCalls,
+    pub(super) open: Arc<OpenCalls>,
 }
 
 /// A call over a connection that has others: it is of the principal that asked when it began, or of the one that asks in it
@@ -110,17 +110,20 @@ impl Guest {
         let caller = place.caller();
         let standing = ConnectionStanding::unknown(caller.id());
         // The port for administrators has its own rule of who ends.
-        if port == Port::Clients {
+        let is_clients = port == Port::Clients;
+        if is_clients {
             caller.strangers.add(&standing);
             caller.callers.strangers.add(&standing);
         }
+        let among = is_clients.then(|| caller.callers.silent_connections.clone());
+        let open = OpenCalls::new(caller.id(), among);
         Arc::new(Guest {
             port,
             place,
             asks: ArcSwap::new(caller),
             opened: Instant::now(),
             standing,
-            open: OpenCalls::default(),
+            open,
         })
     }
 
@@ -158,6 +161,7 @@ impl Guest {
             full.refused("connections, and may have no more (client_share_percent)", PLACE_AFTER_MS)
         })?;
         self.standing.become_known();
+        self.open.become_of(caller.id());
         Ok(())
     }
 
@@ -187,15 +191,7 @@ impl Guest {
     /// Returns when another connection needs its place, and nothing was open over it then but silent streams. They end, and so
     /// does the connection, once what has begun meanwhile is answered.
     pub async fn gives_way(&self) {
-        self.open.give_way().await;
-    }
-
-    /// A stream over it was silent for long.
-    pub(super) fn note_silent(self: &Arc<Self>) {
-        // The port for administrators has its own rule of who ends.
-        if self.port == Port::Clients {
-            self.place.caller().callers.silent_connections.add(self);
-        }
+        self.open.gives_way().await;
     }
 
     /// Whether more than half of the connections are open that there may be, or that its owner may have.
@@ -265,7 +261,7 @@ impl Callers {
                 return beyond();
             }
             let place = beyond()?;
-            let of = matches!(full, Full::OfOne(..)).then_some(&caller);
+            let of = matches!(full, Full::OfOne(..)).then_some(caller.id());
             match self.silent_connections.make_room(of) {
                 true => Ok(place),
                 false => Err(full),

@@ -7,7 +7,7 @@ use std::{
 
 use futures::future::Either;
 
-use super::{Caller, Guest, GuestCall, Silence};
+use super::{Caller, Guest, GuestCall, Silence, silent_connections::OpenCalls};
 use crate::proto::Refusal;
 
 tokio::task_local! {
@@ -36,10 +36,10 @@ impl OnBehalfOf {
         }
     }
 
-    /// The connection that it came over, if it is known.
-    fn guest(&self) -> Option<Arc<Guest>> {
+    /// What is open over the connection that it came over, if that is known.
+    fn open(&self) -> Option<Arc<OpenCalls>> {
         match self {
-            OnBehalfOf::Call(guest, _) | OnBehalfOf::Guest(guest) => Some(guest.clone()),
+            OnBehalfOf::Call(guest, _) | OnBehalfOf::Guest(guest) => Some(guest.open.clone()),
             OnBehalfOf::Caller(_) => None,
         }
     }
@@ -62,7 +62,7 @@ impl Caller {
     /// The silence of a stream of the caller that this task serves, which may last for `span`; `None` if it is no client's.
     pub fn silence(span: Duration) -> Option<Silence> {
         let (began, over) =
-            ON_BEHALF_OF.try_with(|served| (served.caller(), served.guest())).ok()?;
+            ON_BEHALF_OF.try_with(|served| (served.caller(), served.open())).ok()?;
         // Its caller may be known later only.
         let among = move || {
             let caller = Caller::current().unwrap_or_else(|| began.clone());

@@ -27,7 +27,7 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-use super::{Guest, silent_connections::SilentOver};
+use super::silent_connections::{OpenCalls, SilentOver};
 use crate::proto::{Refusal, refusal};
 
 /// The streams that are silent, of one address or of all.
@@ -69,8 +69,8 @@ impl Drop for WaitingStream<'_> {
 pub struct Silence {
     /// The silent streams that it is one of: those of its caller, and all.
     among: Box<dyn Fn() -> [Arc<SilentStreams>; 2] + Send>,
-    /// The connection that it came over, if it came over one. It ends if that one gives way to another one.
-    over: Option<Arc<Guest>>,
+    /// What is open over the connection that it came over, if that is known. It ends if that connection gives way.
+    over: Option<Arc<OpenCalls>>,
     /// How long it may be silent, whatever other call wants its place.
     span: Duration,
     /// Whether it has spoken since `timer` was set.
@@ -82,9 +82,9 @@ pub struct Silence {
 
 impl Silence {
     /// The silence of a stream among those of its caller, and among all, which came over a connection, and may last for `span`,
-    /// and up to twice as long.
+    /// and up to twice as long. `over` is what is open over that connection.
     pub fn new(
-        among: impl Fn() -> [Arc<SilentStreams>; 2] + Send + 'static, over: Option<Arc<Guest>>,
+        among: impl Fn() -> [Arc<SilentStreams>; 2] + Send + 'static, over: Option<Arc<OpenCalls>>,
         span: Duration,
     ) -> Silence {
         let among = Box::new(among);
@@ -118,9 +118,9 @@ impl Silence {
                 self.needed = Some(Box::pin(async move {
                     let connection_gives_way = async {
                         match over {
-                            Some(guest) => {
-                                let _silent = SilentOver::new(guest.clone());
-                                guest.gives_way().await;
+                            Some(open) => {
+                                let _silent = SilentOver::new(open.clone());
+                                open.gives_way().await;
                             }
                             None => std::future::pending().await,
                         }

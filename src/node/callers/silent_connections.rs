@@ -8,7 +8,7 @@ use std::{
     sync::{
         Arc, Weak,
         atomic::{
-            AtomicBool, AtomicUsize,
+            AtomicBool, AtomicU64, AtomicUsize,
             Ordering::{AcqRel, Acquire, Relaxed},
         },
     },
@@ -17,22 +17,41 @@ use std::{
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::{Caller, Guest};
-
 /// What is open over a connection, and whether it gives way to another one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct OpenCalls {
+    /// The id of the caller that has the connection's place.
+    caller: AtomicU64,
     /// How many calls are in progress over it, streams among them.
     calls: AtomicUsize,
     /// How many streams of those were silent for long.
     silent: AtomicUsize,
-    /// Whether it is among the connections that had a silent stream. It changes under the lock of those alone.
+    /// The connections that it is among once it has a silent stream. `None` if it never gives way.
+    among: Option<Arc<SilentConnections>>,
+    /// Whether it is among them. It changes under their lock alone.
     is_listed: AtomicBool,
     /// Cancelled once it gives way.
     gives_way: CancellationToken,
 }
 
 impl OpenCalls {
+    /// Those of a new connection, whose place is this caller's. It is `among` those that give way, or never gives way.
+    pub fn new(caller: u64, among: Option<Arc<SilentConnections>>) -> Arc<OpenCalls> {
+        Arc::new(OpenCalls {
+            caller: AtomicU64::new(caller),
+            calls: AtomicUsize::new(0),
+            silent: AtomicUsize::new(0),
+            among,
+            is_listed: AtomicBool::new(false),
+            gives_way: CancellationToken::new(),
+        })
+    }
+
+    /// The connection's place is this caller's from here on.
+    pub fn become_of(&self, caller: u64) {
+        self.caller.store(caller, Relaxed);
+    }
+
     /// A further call is in progress.
     pub fn begin(&self) {
         self.calls.fetch_add(1, AcqRel);
@@ -43,8 +62,8 @@ impl OpenCalls {
         self.calls.fetch_sub(1, AcqRel);
     }
 
-    /// Returns once it gives way.
-    pub async fn give_way(&self) {
+    /// Returns once the connection gives way.
+    pub async fn gives_way(&self) {
         self.gives_way.cancelled().await;
     }
 
@@ -52,7 +71,7 @@ impl OpenCalls {
         self.silent.load(Acquire) > 0
     }
 
-    /// Has it give way. False if something else is open over it than silent streams, or if it gives way already.
+    /// Has the connection give way. False if something else is open over it than silent streams, or if it gives way already.
     fn make_room(&self) -> bool {
         let silent = self.silent.load(Acquire);
         let is_silent = silent > 0 && silent >= self.calls.load(Acquire);
@@ -65,57 +84,57 @@ impl OpenCalls {
 }
 
 /// A stream over a connection that was silent for long, until this is dropped.
-pub struct SilentOver(Arc<Guest>);
+pub struct SilentOver(Arc<OpenCalls>);
 
 impl SilentOver {
-    /// Such a stream over the connection of `guest`.
-    pub fn new(guest: Arc<Guest>) -> SilentOver {
-        guest.open.silent.fetch_add(1, AcqRel);
-        guest.note_silent();
-        SilentOver(guest)
+    /// Such a stream over the connection over which these calls are open.
+    pub fn new(open: Arc<OpenCalls>) -> SilentOver {
+        open.silent.fetch_add(1, AcqRel);
+        if let Some(among) = &open.among {
+            among.add(&open);
+        }
+        SilentOver(open)
     }
 }
 
 impl Drop for SilentOver {
     fn drop(&mut self) {
-        self.0.open.silent.fetch_sub(1, AcqRel);
+        self.0.silent.fetch_sub(1, AcqRel);
     }
 }
 
 /// The connections that had a silent stream, each once. The one that had it first comes first.
 #[derive(Debug, Default)]
-pub struct SilentConnections(Mutex<VecDeque<Weak<Guest>>>);
+pub struct SilentConnections(Mutex<VecDeque<Weak<OpenCalls>>>);
 
 impl SilentConnections {
-    /// Adds the connection of `guest`, over which a stream is silent, unless it is there.
-    pub fn add(&self, guest: &Arc<Guest>) {
+    /// Adds a connection over which a stream is silent, unless it is there.
+    fn add(&self, open: &Arc<OpenCalls>) {
         let mut all = self.0.lock();
-        if guest.open.is_listed.swap(true, Relaxed) {
+        if open.is_listed.swap(true, Relaxed) {
             return;
         }
         // Those that have ended, or have no silent stream by now, are forgotten before there is room for twice as many.
         if all.len() == all.capacity() {
             all.retain(|one| {
                 one.upgrade().is_some_and(|one| {
-                    let stays = one.open.has_silent();
-                    one.open.is_listed.store(stays, Relaxed);
+                    let stays = one.has_silent();
+                    one.is_listed.store(stays, Relaxed);
                     stays
                 })
             });
             let many = all.len();
             all.reserve(many + 1);
         }
-        all.push_back(Arc::downgrade(guest));
+        all.push_back(Arc::downgrade(open));
     }
 
-    /// Has the first one give way that may: of those that have their places among `of`'s connections, if that is given. False
-    /// if there is none.
-    pub fn make_room(&self, of: Option<&Arc<Caller>>) -> bool {
+    /// Has the first one give way that may, of those whose places are this caller's, if one is given. False if there is none.
+    pub fn make_room(&self, of: Option<u64>) -> bool {
         let mut all = self.0.lock();
-        let gives_way = |one: &Weak<Guest>| {
+        let gives_way = |one: &Weak<OpenCalls>| {
             one.upgrade().is_some_and(|one| {
-                let fits = of.is_none_or(|caller| Arc::ptr_eq(caller, &one.place.caller()));
-                fits && one.open.make_room()
+                of.is_none_or(|caller| one.caller.load(Relaxed) == caller) && one.make_room()
             })
         };
         let first = all.iter().position(gives_way);
