@@ -109,7 +109,7 @@ QUIT
 
 COMMANDS = """
 incr incrby get mget set setnx exists type multi exec discard watch unwatch ping echo hello auth select readonly readwrite quit
-reset info client cluster command
+reset info client cluster command acl
 """.split()
 
 # The commands to a server that wants a password, and whose user alice may get keys that begin with book: alone.

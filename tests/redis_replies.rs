@@ -17,6 +17,8 @@ use crate::common::{
 };
 
 const RECORDED: &str = include_str!("redis_replies.txt");
+/// It made the file.
+const SCRIPT: &str = include_str!("redis_replies.py");
 
 /// Later releases of Redis have it, and clients send it unasked.
 const LATER: &str = "client|setinfo";
@@ -199,4 +201,28 @@ async fn each_command_is_answered_in_the_shape_in_which_redis_answers_it() {
         }
     }
     assert!(compared > 200, "{compared} replies were compared");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_command_is_among_those_that_are_compared() {
+    let cluster = Cluster::start(1, with_resp).await;
+    let address = cluster.nodes[&1].addresses().resp.expect("a port");
+    let stream = TcpStream::connect(address).await.expect("a connection");
+    let mut client = Client { stream, read: String::new() };
+    let listed = client.ask("COMMAND LIST").await;
+    let (_, asked) = SCRIPT.split_once("COMMANDS = \"\"\"\n").expect("a list of commands");
+    let (asked, _) = asked.split_once("\"\"\"").expect("its end");
+    let asked: Vec<&str> = asked.split_whitespace().collect();
+    // Subcommands come with their commands.
+    let names = listed.items.iter().map(|item| item.text.as_str()).filter(|it| !it.contains('|'));
+    let mut compared = 0;
+    for name in names {
+        assert!(asked.contains(&name), "{name} is not among the COMMANDS of redis_replies.py");
+        for version in [2, 3] {
+            let line = format!("\nalone {version} COMMAND INFO {name}\t");
+            assert!(RECORDED.contains(&line), "make redis_replies.txt anew: it lacks {name}");
+        }
+        compared += 1;
+    }
+    assert_eq!(compared, asked.len(), "all that the script asks for are commands");
 }

@@ -595,7 +595,7 @@ async fn a_counter_may_begin_with_zero_and_be_set_if_it_is_new() {
         for (command, says) in [
             (format!("SET book:{key} 0"), "value 0 is below 2"),
             ("SETNX shared:1 0".to_owned(), "share sections (section_size 100)"),
-            ("SET shared:1 7 NX".to_owned(), "share sections (section_size 100)"),
+            ("SET shared:1 7 NX".to_owned(), "raise it to 1 or more, whether it is new or not"),
             ("SETNX late:1 0".to_owned(), "begin with start 5"),
         ] {
             let refused = redis.ask(&command).await;

@@ -14,7 +14,7 @@ use crate::common::{
     PATIENCE,
     cluster::Cluster,
     disk::{Disk, Fsync},
-    in_time, others,
+    eventually, in_time, others,
     processes::run,
     rust_client::{client_of, create_with_format, staying_at},
     until,
@@ -165,6 +165,36 @@ async fn a_leader_whose_clock_is_doubted_hands_its_memory_to_one_that_is_believe
     .await;
     cluster.leader_seen_by(wrong, |leader| leader != wrong).await;
     assert_true_times(&any).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_is_dead_has_told_its_time_so_that_of_two_others_the_wrong_one_hands_over() {
+    let (mut cluster, [(wrong, off), (right, _)], _) = with_two_clocks().await;
+    let dies = (1..=3).find(|id| ![wrong, right].contains(id)).expect("a third node");
+    cluster.lead(dies).await;
+    for node in [wrong, right] {
+        // It has heard this leader when it has answered.
+        cluster.caught_up(dies, node).await;
+    }
+    off.store(WRONG_MS, Ordering::SeqCst);
+    cluster.crash(dies).await;
+    let metrics = cluster.nodes[&wrong].context().metrics.clone();
+    eventually("the wrong one has led, and has left its memory to the other one", async || {
+        if metrics.of_set(1).handovers.get(HandoverEnd::memory) > 0 {
+            return Some(());
+        }
+        let leader = cluster.leader().await;
+        if leader != wrong {
+            // It may have handed over again when this is answered.
+            drop(cluster.client(leader).transfer(wrong).await);
+        }
+        None
+    })
+    .await;
+    cluster.leader_seen_by(wrong, |leader| leader == right).await;
+    for node in [wrong, right] {
+        assert_true_times(&client_of(&cluster, &[node])).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

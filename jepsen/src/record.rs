@@ -13,10 +13,11 @@ use tokio::sync::watch;
 use crate::history::{History, Op};
 
 /// A kind of request that callers make beside other kinds. After a fault each kind must be answered again: one kind may
-/// hide that another is not.
+/// hide that another is not. Last numbers and floors are of none: they are asked for beside numbers, and some workloads ask for
+/// none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Flow {
-    /// Numbers, last numbers and floors, which the history has.
+    /// Numbers, which the history has.
     Numbers,
     /// Gapless numbers.
     Gapless,
@@ -88,12 +89,14 @@ impl Recorder {
         });
     }
 
-    /// Adds an operation that ended.
-    pub fn push(&self, flow: Flow, op: Op) {
+    /// Adds an operation that ended, and the flow that it is of, if it is of one.
+    pub fn push(&self, flow: Option<Flow>, op: Op) {
         self.recorded.fetch_add(1, Ordering::Relaxed);
         if op.is_ok() {
             self.acknowledged.fetch_add(1, Ordering::Relaxed);
-            self.answered(flow, op.invoked_ns);
+            if let Some(flow) = flow {
+                self.answered(flow, op.invoked_ns);
+            }
         }
         self.history.lock().push(op);
     }

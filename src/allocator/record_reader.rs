@@ -80,6 +80,7 @@ async fn read(memory: &Memory, places: Vec<MemoryPlace>) -> Result<Read, StoreEr
         (places.into_iter()).filter_map(|place| Some((place, memory.begin_read(place)?))).unzip();
     let ids = noted.iter().map(|(id, _)| id.clone()).collect();
     let records = memory.view().read_sections(ids).await?;
+    assert_eq!(noted.len(), records.len(), "each section has a record");
     let read = places.into_iter().zip(noted).zip(records);
     Ok(read.map(|((place, noted), record)| (place, noted, record)).collect())
 }

@@ -137,6 +137,9 @@ struct Ceiling {
 ///
 /// # Errors
 /// [`StoreError`] if the totals of a namespace cannot be read.
+///
+/// # Panics
+/// If the outcome is that of another command.
 fn ceilings_after(
     table: &mut TableChange, command: &Command, outcome: &Outcome,
 ) -> Result<Vec<Ceiling>, StoreError> {
@@ -148,6 +151,7 @@ fn ceilings_after(
     };
     let now_ms = match (command, outcome) {
         (Command::Bump { bumps, now_ms, .. }, Outcome::Bumped(answers)) => {
+            assert_eq!(bumps.len(), answers.len(), "each bump has an answer");
             for (bump, answer) in bumps.iter().zip(answers) {
                 if let Bumped::Chunk(chunk) = answer {
                     note(bump.section.namespace, chunk.new, bump.raise.up_to > 0);
@@ -156,6 +160,7 @@ fn ceilings_after(
             *now_ms
         }
         (Command::Take { parts, now_ms, .. }, Outcome::Took(answers)) => {
+            assert_eq!(parts.len(), answers.len(), "each part has an answer");
             for (part, answer) in parts.iter().zip(answers) {
                 let PartTaken::Taken(taken) = answer else { continue };
                 let lasts = taken.iter().filter_map(|taken| match taken {
@@ -327,9 +332,23 @@ mod tests {
     use super::*;
     use crate::{
         clock::BootClock,
-        sequence::{Bump, CeilingRaise, ClusterId, Key, NamespaceConfig},
+        sequence::{Bump, CeilingRaise, ClusterId, Key, NamespaceConfig, SectionId, SectionKey},
         storage::StoreOptions,
     };
+
+    #[tokio::test]
+    #[should_panic(expected = "each bump has an answer")]
+    async fn an_outcome_that_lacks_an_answer_is_not_passed_over() {
+        let dir = tempfile::TempDir::new().expect("a directory");
+        let options = StoreOptions::new(Arc::new(BootClock));
+        let store = Store::open(dir.path(), "test", 1, options).expect("a store");
+        let table = AppliedTable::open(&store, 1).expect("a table");
+        let section = SectionId { namespace: NamespaceId(1), key: SectionKey::Id(7) };
+        let raise = CeilingRaise { numbers: 100, unused_max: 100, step: 10, up_to: 0 };
+        let bumps = vec![Bump { section, raise }];
+        let command = Command::Bump { bumps, skipped: vec![], now_ms: 0 };
+        let _ = ceilings_after(&mut table.change(), &command, &Outcome::Bumped(vec![]));
+    }
 
     #[tokio::test]
     async fn what_an_entry_accounts_for_is_counted_by_the_node_that_led_its_term_though_nobody_waits_for_it()

@@ -189,6 +189,7 @@ impl Database {
         }
         let handle = self.family(family)?;
         let found = self.db.batched_multi_get_cf(&handle, keys, false);
+        assert_eq!(keys.len(), found.len(), "each key has an answer");
         let records = keys.iter().zip(found).map(|(key, bytes)| {
             let bytes = bytes.map_err(|error| self.failed(&error))?;
             bytes.map(|bytes| self.decode(family, key, &bytes)).transpose()

@@ -61,7 +61,7 @@ impl Shared {
             interface,
             note: String::new(),
         };
-        self.recorder.push(Flow::Gapless, op);
+        self.recorder.push(Some(Flow::Gapless), op);
         self.answers.answered(&call.target.name(), answer, returned_ns, request);
     }
 

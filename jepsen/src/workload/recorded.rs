@@ -49,6 +49,9 @@ impl Invocation<'_> {
             Ok(answer) => (Outcome::Ok, answer, String::new()),
             Err(failure) => (failure.outcome, (0, 0), failure.note),
         };
+        // A last number, or a floor, that is answered says nothing of new numbers.
+        let hands_out = matches!(self.action, Action::Next { .. });
+        let flow = hands_out.then_some(Flow::Numbers);
         let op = Op {
             process: self.process,
             key: self.target.name(),
@@ -62,7 +65,38 @@ impl Invocation<'_> {
             interface: self.interface,
             note,
         };
-        recorder.push(Flow::Numbers, op);
+        recorder.push(flow, op);
         outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+    use crate::target::OWN;
+
+    #[test]
+    fn a_read_or_a_floor_that_is_answered_does_not_hide_that_no_number_is_handed_out() {
+        let recorder = Recorder::default();
+        recorder.begin(Flow::Numbers);
+        let target = Target { namespace: OWN, id: 1 };
+        let answers = |action| {
+            let invocation = Invocation {
+                invoked_ns: 8,
+                node: 1,
+                interface: Interface::Unary,
+                process: 0,
+                target: &target,
+                action,
+            };
+            assert_eq!(invocation.complete(&recorder, Ok((1, 1))), Outcome::Ok);
+            recorder.answered_since(Flow::Numbers, 7).now_or_never().is_some()
+        };
+        assert!(!answers(Action::Current));
+        assert!(!answers(Action::Raise { floor: 1 }));
+        assert!(answers(Action::Next { count: 1 }));
+        assert_eq!((recorder.recorded(), recorder.acknowledged()), (3, 3));
     }
 }

@@ -26,6 +26,16 @@ use crate::{
 /// over for as long, makes room for another one.
 const TURN_ELECTIONS: u32 = 2;
 
+/// A voter that may lead next. The one to ask first is the greatest: one that was heard, if there is one, and of those the one
+/// with the longest log. One that has just died may have the whole log, and to ask it costs the time of an election or two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Heir {
+    is_heard: bool,
+    /// The last entry that its log is known to have.
+    log_index: Option<u64>,
+    id: NodeId,
+}
+
 impl Group {
     /// Gives up the term of `lease`, for `to` to lead next. Waits until a later term has a leader. The caller has closed the
     /// term's allocator for good.
@@ -98,15 +108,16 @@ impl Group {
         }
     }
 
-    /// Of the other voters that were not `tried`, who is to lead next: one that has the whole log, if there is one. Of those,
-    /// or else of all, one that was heard, if there is one. Of those the one with the longest log.
+    /// Of the other voters that were not `tried`, who is to lead next.
     fn next_to_lead(&self, term: u64, tried: &BTreeSet<NodeId>) -> Option<NodeId> {
         let seen = self.metrics();
-        let voters = self.other_voters().into_iter().filter(|id| !tried.contains(id));
-        voters.max_by_key(|id| {
-            let log = replicated_index(&seen, *id);
-            (log >= seen.last_log_index, self.is_heard(term, *id), log)
-        })
+        let untried = self.other_voters().into_iter().filter(|id| !tried.contains(id));
+        let heirs = untried.map(|id| Heir {
+            is_heard: self.is_heard(term, id),
+            log_index: replicated_index(&seen, id),
+            id,
+        });
+        heirs.max().map(|heir| heir.id)
     }
 
     /// Waits until the log of node `id` has all that this leader's log has. False once it has not grown for `patience`, or the
@@ -173,5 +184,29 @@ impl Group {
         }
         pending.rejected();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who leads next, of voters that have so much of the log, and were heard or not.
+    fn next(voters: &[(NodeId, u64, bool)]) -> Option<NodeId> {
+        let heirs = voters.iter().map(|(id, log, is_heard)| Heir {
+            is_heard: *is_heard,
+            log_index: Some(*log),
+            id: *id,
+        });
+        heirs.max().map(|heir| heir.id)
+    }
+
+    #[test]
+    fn a_voter_that_is_heard_leads_next_and_of_those_the_one_with_the_longest_log() {
+        assert_eq!(next(&[(2, 9, false), (3, 5, true)]), Some(3), "the other one has just died");
+        assert_eq!(next(&[(2, 9, true), (3, 5, true)]), Some(2));
+        assert_eq!(next(&[(2, 9, true), (3, 9, false)]), Some(2));
+        assert_eq!(next(&[(2, 9, false), (3, 5, false)]), Some(2), "nobody is heard");
+        assert_eq!(next(&[]), None);
     }
 }

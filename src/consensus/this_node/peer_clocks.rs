@@ -1,7 +1,9 @@
-//! The wall clocks of the peers, as their answers to this leader's appends tell.
+//! The wall clocks of the peers, as their answers to this leader's appends tell, and the appends of a leader that this node
+//! follows. So the clock of a leader that dies is known to the next one.
 //!
-//! A reading is kept beside one of this node's clock that never jumps: it stays true while this node's wall clock does.
-//! A peer reads its clock between the question and its answer, so that half of the way bounds the error.
+//! A reading is kept beside one of this node's clock that never jumps: it stays true while that clock does not stand still. A
+//! peer that answers reads its clock between the question and its answer, so that half of the way bounds the error. Nothing
+//! bounds the way of a message that answers nothing: its sender's clock seems to be behind by as much.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -24,9 +26,9 @@ pub struct PeerClocks(Mutex<BTreeMap<NodeId, ClockReading>>);
 
 #[derive(Debug, Clone, Copy)]
 struct ClockReading {
-    /// Halfway between question and answer.
+    /// Halfway between question and answer; or when a message arrived that answers nothing.
     at: Instant,
-    /// Half of the way between them, in milliseconds.
+    /// Half of the way between question and answer, in milliseconds. Of a message that answers nothing no way is known.
     error_ms: u64,
     /// Milliseconds since 1970. `None`: the peer's release does not tell.
     wall_ms: Option<u64>,
@@ -64,6 +66,12 @@ impl PeerClocks {
         let half = way / 2;
         let error_ms = whole_ms(half) + 1;
         self.0.lock().insert(peer, ClockReading { at: sent.after(half), error_ms, wall_ms });
+    }
+
+    /// A message of a peer arrived, which answers nothing. The peer showed `wall_ms` when it sent the message.
+    pub fn record_message(&self, peer: NodeId, arrived: Instant, wall_ms: u64) {
+        let reading = ClockReading { at: arrived, error_ms: 1, wall_ms: Some(wall_ms) };
+        self.0.lock().insert(peer, reading);
     }
 
     /// How far `time_ms`, the time at `now`, lies from what a peer's wall clock shows then, less what the way may have taken.
@@ -124,6 +132,20 @@ mod tests {
         let clocks = PeerClocks::default();
         clocks.record(2, (at(0), at(5_001)), Some(50_000));
         assert_eq!(clocks.distance(2, at(5_001), 50_000), None);
+    }
+
+    #[test]
+    fn a_message_tells_its_senders_clock_which_seems_to_be_behind_by_its_way() {
+        let clocks = PeerClocks::default();
+        // It was sent 300 ms before.
+        clocks.record_message(2, at(1_000), 50_000);
+        let ahead =
+            |now, time_ms| clocks.distance(2, at(now), time_ms).map(ClockDistance::signed_ms);
+        assert_eq!(ahead(1_000, 50_300), Some(299), "one of them is the error of whole numbers");
+        assert_eq!(ahead(11_000, 60_000), Some(0));
+        assert_eq!(ahead(61_001, 60_000), None, "it is old");
+        clocks.record(2, (at(1_000), at(1_000)), Some(70_000));
+        assert_eq!(clocks.shows_ms(2, at(1_000)), Some(70_000), "it answers this leader now");
     }
 
     #[test]

@@ -62,8 +62,8 @@ fn check_new(namespace: &Namespace) -> Result<(), Refusal> {
     if config.shares_sections() {
         refuse!(
             WrongState,
-            "keys of namespace {:?} share sections (section_size {}): after a crash nobody knows whether one had a number; \
-             raise it without only_if_new",
+            "keys of namespace {:?} share sections (section_size {}): after a crash nobody knows whether one had a number, so \
+             that none can be raised only if it is new; raise it to 1 or more, whether it is new or not",
             config.name,
             config.section_size
         );
@@ -72,7 +72,8 @@ fn check_new(namespace: &Namespace) -> Result<(), Refusal> {
         true => Ok(()),
         false => Err(refusal!(
             WrongState,
-            "numbers of namespace {:?} begin with start {}, and not with increment {}; raise the key without only_if_new",
+            "numbers of namespace {:?} begin with start {}, and not with increment {}, so that no key can be raised only if it \
+             is new; raise it to 1 or more, whether it is new or not",
             config.name,
             config.start,
             config.increment

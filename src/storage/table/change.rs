@@ -139,6 +139,7 @@ impl TableChange {
         }
         let keys = unread.iter().map(|id| section_key(&self.prefix, id));
         let records = (self.db).get_many(Family::Applied, &keys.collect::<Vec<_>>())?;
+        assert_eq!(unread.len(), records.len(), "each section has a record");
         let records = records.into_iter().map(Option::unwrap_or_default);
         self.read_ahead = unread.into_iter().zip(records).collect();
         Ok(())

@@ -98,6 +98,8 @@ impl RpcHandler {
             group.hear_of_principals(message.principals_version);
             if let Some(wall_ms) = message.wall_ms {
                 group.heard_leader.note_wall_clock(wall_ms, group.wall_ms());
+                let clocks = &group.this_node.peer_machines.clocks;
+                clocks.record_message(header.from, arrived, wall_ms);
             }
         }
         write(&answer)
