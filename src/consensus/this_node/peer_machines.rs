@@ -1,5 +1,6 @@
 //! The machines of other nodes, as these tell of them with their answers: their wall clocks (which leaders tell with their
-//! appends, too), the room and the speed of their disks, and what of them is open. A node has one machine in all groups that it is in.
+//! appends, too), the room and the speed of their disks, and their open ports. A node has one machine in all groups that it is
+//! in.
 
 use std::collections::BTreeMap;
 
