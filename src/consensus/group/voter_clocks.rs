@@ -7,9 +7,10 @@ use crate::{clock::Instant, consensus::this_node::ClockDistance, sequence::NodeI
 
 impl Group {
     /// The distance from `time_ms`, the time at `now`, within which the clocks of a majority of the voters lie: of each of the
-    /// two sets of voters while the membership changes. This node is one of them, and its wall clock shows `own_ms`. `None` if
-    /// those of a majority are not known: this node does not lead, or has just begun to. The leader that it followed last counts
-    /// as long as its last message is not old.
+    /// two sets of voters while the membership changes. This node is one of them, and its wall clock shows `own_ms`.
+    ///
+    /// `None` if those of a majority are not known: this node does not lead, or has just begun to. The leader that it followed
+    /// last counts as long as its last message is not old.
     pub fn clock_distance(&self, time_ms: u64, now: Instant, own_ms: u64) -> Option<ClockDistance> {
         let reached = self.lease.quorums().majority_reached(|voter| {
             let distance = match voter == self.node() {
