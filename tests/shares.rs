@@ -263,26 +263,6 @@ async fn silent(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_with_nothing_but_silent_streams_make_room_once_another_one_finds_none() {
-    let cluster = start(|config| {
-        config.client_connections_max = 8;
-        config.connection_idle_ms = 200;
-    })
-    .await;
-    // Each over a connection of its own: all that an address may have.
-    let mut streams = Vec::new();
-    while streams.len() < 4 {
-        let stream = async || silent(&cluster, "numbers").await.ok();
-        streams.push(eventually("a place", stream).await);
-    }
-    let mut client = cluster.client(1);
-    eventually("room", async || client.next(1).await.ok()).await;
-    let ended = stream::select_all(streams).try_for_each(async |()| Ok(()));
-    let ended = in_time("the end of a stream", ended).await.expect_err("it says why");
-    assert_eq!(reason_of(&ended), (Reason::StreamIdle, Outcome::NotDone), "{ended}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn streams_that_are_silent_for_long_make_room_once_other_calls_are_refused() {
     let cluster = start(|config| {
         config.client_calls_max = 8;

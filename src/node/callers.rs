@@ -6,8 +6,7 @@
 //! A follower tells the leader whose the requests are that it forwards: there, too, they count for that principal or address.
 //!
 //! `on_behalf_of.rs` notes for a task which caller it works for. `guest.rs` has the connections of clients, and whose each one
-//! is. `silence.rs`, `silent_connections.rs` and `strangers.rs` choose the streams and the connections that end when others
-//! need their places.
+//! is. `silence.rs` and `strangers.rs` choose the streams and the connections that end when others need their places.
 //!
 //! Invariant: a principal, and the callers of one address, hold at most their [`Share`] of what there is, so that they cannot
 //! keep others out. Each is known for as long as it holds anything.
@@ -15,7 +14,6 @@
 mod guest;
 mod on_behalf_of;
 mod silence;
-mod silent_connections;
 mod strangers;
 
 use std::{
@@ -39,7 +37,7 @@ pub use self::{
     guest::{Guest, GuestCall, KNOWN_WITHIN},
     silence::Silence,
 };
-use self::{silence::SilentStreams, silent_connections::SilentConnections, strangers::Strangers};
+use self::{silence::SilentStreams, strangers::Strangers};
 use super::Config;
 use crate::{
     metrics::{Interface, Metrics},
@@ -133,7 +131,6 @@ pub struct Callers {
     refused: Counter,
     held: [AtomicU64; KINDS],
     silent: Arc<SilentStreams>,
-    silent_connections: Arc<SilentConnections>,
     strangers: Strangers,
     by_id: Mutex<HashMap<u64, Weak<Caller>>>,
 }
@@ -181,7 +178,6 @@ impl Callers {
             refused,
             held: Default::default(),
             silent: Arc::default(),
-            silent_connections: Arc::default(),
             strangers: Strangers::default(),
             by_id: Mutex::default(),
         })

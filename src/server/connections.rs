@@ -170,7 +170,7 @@ struct Ends {
 pub struct TooOld(pub CancellationToken);
 
 /// Serves one HTTP/2 connection until its other end closes it, it is idle for too long or too old, a stranger's for too long,
-/// gives way to another one, or the node stops.
+/// or the node stops.
 ///
 /// # Errors
 /// A text if the other end does not speak HTTP/2, or breaks it.
@@ -211,7 +211,6 @@ async fn serve_http2<S: Answering>(
             biased;
             () = stop.cancelled() => {}
             () = calls.idle_for(idle) => {}
-            () = place.gives_way() => {}
             () = until(too_old_at) => too_old.0.cancel(),
             () = place.is_strangers_for_too_long() => too_old.0.cancel(),
         }

@@ -7,8 +7,7 @@
 //! Where anonymous may do nothing, it is a stranger's until then: it has one call at a time, and [`KNOWN_WITHIN`].
 //!
 //! Invariant: strangers keep nobody out who is known. If there is no room for a connection, the one ends that was opened first
-//! by a stranger. All else that strangers hold is one share, of all of them together. Where there is no stranger, a connection
-//! with nothing but silent streams ends.
+//! by a stranger. All else that strangers hold is one share, of all of them together.
 
 use std::{
     net::IpAddr,
@@ -27,7 +26,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{
     Caller, Callers, Counted, CountedKind, Full, LEAVING_MAX, PLACE_AFTER_MS, Port, RETRY_AFTER_MS,
-    STRANGERS, silent_connections::OpenCalls, strangers::ConnectionStanding,
+    STRANGERS, strangers::ConnectionStanding,
 };
 use crate::proto::{Refusal, refusal};
 
@@ -49,8 +48,6 @@ pub struct Guest {
     opened: Instant,
     /// From which address it was opened, and whether it may end for another one.
     standing: Arc<ConnectionStanding>,
-    /// What is open over it.
-    pub(super) open: Arc<OpenCalls>,
 }
 
 /// A call over a connection that has others: it is of the principal that asked when it began, or of the one that asks in it
@@ -66,7 +63,6 @@ pub struct GuestCall {
 impl Drop for GuestCall {
     fn drop(&mut self) {
         self.is_answered();
-        self.guest.open.end();
     }
 }
 
@@ -110,20 +106,16 @@ impl Guest {
         let caller = place.caller();
         let standing = ConnectionStanding::unknown(caller.id());
         // The port for administrators has its own rule of who ends.
-        let is_clients = port == Port::Clients;
-        if is_clients {
+        if port == Port::Clients {
             caller.strangers.add(&standing);
             caller.callers.strangers.add(&standing);
         }
-        let among = is_clients.then(|| caller.callers.silent_connections.clone());
-        let open = OpenCalls::new(caller.id(), among);
         Arc::new(Guest {
             port,
             place,
             asks: ArcSwap::new(caller),
             opened: Instant::now(),
             standing,
-            open,
         })
     }
 
@@ -161,7 +153,6 @@ impl Guest {
             full.refused("connections, and may have no more (client_share_percent)", PLACE_AFTER_MS)
         })?;
         self.standing.become_known();
-        self.open.become_of(caller.id());
         Ok(())
     }
 
@@ -186,12 +177,6 @@ impl Guest {
     /// Returns when another connection needs its place.
     pub async fn is_needed(&self) {
         self.standing.is_needed().await;
-    }
-
-    /// Returns when another connection needs its place, and nothing was open over it then but silent streams. They end, and so
-    /// does the connection, once what has begun meanwhile is answered.
-    pub async fn gives_way(&self) {
-        self.open.gives_way().await;
     }
 
     /// Whether more than half of the connections are open that there may be, or that its owner may have.
@@ -237,17 +222,16 @@ impl Guest {
             full.refused(CALLS, RETRY_AFTER_MS)
         })?;
         let has_turn = AtomicBool::new(by_turns);
-        self.open.begin();
         Ok(Arc::new(GuestCall { guest: self.clone(), place, has_turn }))
     }
 }
 
 impl Callers {
-    /// A further connection of `port` from `from`. If there is no room, a stranger's connection ends for it, or else one over
-    /// which nothing is open but silent streams.
+    /// A further connection of `port` from `from`. If there is no room, a stranger's connection ends for it.
     ///
     /// # Errors
-    /// A text if there are as many as there may be, or that address has as many as it may have, and none of them ends.
+    /// A text if there are as many as there may be, or that address has as many as it may have, and none of them is a
+    /// stranger's.
     pub fn connect(self: &Arc<Self>, port: Port, from: IpAddr) -> Result<Arc<Guest>, String> {
         let (caller, kind) = (self.at(from), port.connection());
         let place = caller.begin(kind, [0; 2]).or_else(|full| {
@@ -255,15 +239,9 @@ impl Callers {
                 Full::OfOne(..) => &caller.strangers,
                 Full::OfAll(_) => &self.strangers,
             };
-            // The one that ends leaves a moment later.
-            let beyond = || caller.begin(kind, [LEAVING_MAX; 2]);
-            if strangers.make_room(|network| self.are_closed_to(network)) {
-                return beyond();
-            }
-            let place = beyond()?;
-            let of = matches!(full, Full::OfOne(..)).then_some(caller.id());
-            match self.silent_connections.make_room(of) {
-                true => Ok(place),
+            match strangers.make_room(|network| self.are_closed_to(network)) {
+                // The one that ends leaves a moment later.
+                true => caller.begin(kind, [LEAVING_MAX; 2]),
                 false => Err(full),
             }
         });
@@ -288,8 +266,7 @@ mod tests {
 
     use crate::{
         metrics::Metrics,
-        node::{Config, Silence},
-        proto::v1::Reason,
+        node::Config,
         sequence::{network_of, principal_id},
     };
 
@@ -490,58 +467,6 @@ mod tests {
         let refused = from(&callers, 1).expect_err("nobody may end");
         assert!(refused.contains("client_connections_max"), "{refused}");
         assert!(!all.iter().any(needed));
-    }
-
-    /// Streams over these connections, one over each, which have been silent for long.
-    async fn silent_over(guests: &[Arc<Guest>]) -> Vec<Silence> {
-        const SPAN: Duration = Duration::from_secs(600);
-        let mut streams = Vec::new();
-        for guest in guests {
-            let silence = guest.clone().scope(async { Caller::silence(SPAN) }).await;
-            let mut silence = silence.expect("it is a client's");
-            assert!(is_too_long(&mut silence).is_none());
-            streams.push(silence);
-        }
-        tokio::time::advance(SPAN).await;
-        streams
-    }
-
-    /// Why the stream ends, if it does.
-    fn is_too_long(silence: &mut Silence) -> Option<Refusal> {
-        std::future::poll_fn(|cx| silence.poll_too_long(cx)).now_or_never()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_connection_with_nothing_but_silent_streams_makes_room_for_another_one() {
-        let callers = callers();
-        // Of an address where nobody is a stranger.
-        let own = [(); 3].map(|()| from(&callers, 9).expect("its share"));
-        let _calls = own.each_ref().map(|guest| guest.begin_call(false).expect("a call"));
-        let _beside = own[0].begin_call(false).expect("another call");
-        let mut streams = silent_over(&own).await;
-        from(&callers, 9).expect_err("nobody knows yet that they are silent");
-        assert!(streams.iter_mut().all(|stream| is_too_long(stream).is_none()));
-        let give_way = || own.each_ref().map(|guest| ends(guest.gives_way()));
-        assert_eq!(give_way(), [false; 3], "nobody needs their places");
-        let fourth = from(&callers, 9).expect("a place");
-        assert_eq!(give_way(), [false, true, false], "the first one has another call");
-        let why = is_too_long(&mut streams[1]).expect("its stream ends");
-        assert_eq!(why.reason(), Reason::StreamIdle);
-        streams[2].end();
-        from(&callers, 9).expect_err("the last one has spoken");
-        assert!(is_too_long(&mut streams[0]).is_none());
-
-        // Another address needs a place of all.
-        drop(fourth);
-        let callers = self::callers();
-        let own = [(); 3].map(|()| from(&callers, 9).expect("its share"));
-        let _calls = own.each_ref().map(|guest| guest.begin_call(false).expect("a call"));
-        let known = from(&callers, 1).expect("a connection");
-        asks(&known, "ci").expect("its share");
-        let mut streams = silent_over(&own).await;
-        assert!(streams.iter_mut().all(|stream| is_too_long(stream).is_none()));
-        let _other = from(&callers, 2).expect("a place");
-        assert!(ends(own[0].gives_way()) && !ends(known.gives_way()));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::{
 
 use futures::future::Either;
 
-use super::{Caller, Guest, GuestCall, Silence, silent_connections::OpenCalls};
+use super::{Caller, Guest, GuestCall, Silence};
 use crate::proto::Refusal;
 
 tokio::task_local! {
@@ -36,14 +36,6 @@ impl OnBehalfOf {
         }
     }
 
-    /// What is open over the connection that it came over, if that is known.
-    fn open(&self) -> Option<Arc<OpenCalls>> {
-        match self {
-            OnBehalfOf::Call(guest, _) | OnBehalfOf::Guest(guest) => Some(guest.open.clone()),
-            OnBehalfOf::Caller(_) => None,
-        }
-    }
-
     /// The same for another task. That task may learn whose call it is.
     fn go_on(&self) -> OnBehalfOf {
         match self {
@@ -61,14 +53,13 @@ impl Caller {
 
     /// The silence of a stream of the caller that this task serves, which may last for `span`; `None` if it is no client's.
     pub fn silence(span: Duration) -> Option<Silence> {
-        let (began, over) =
-            ON_BEHALF_OF.try_with(|served| (served.caller(), served.open())).ok()?;
+        let began = Caller::current()?;
         // Its caller may be known later only.
         let among = move || {
             let caller = Caller::current().unwrap_or_else(|| began.clone());
             [&caller.silent, &caller.callers.silent].map(Arc::clone)
         };
-        Some(Silence::new(among, over, span))
+        Some(Silence::new(among, span))
     }
 
     /// The future in which reservations of memory are those of `caller`, or nobody's.

@@ -1,15 +1,13 @@
-//! Ends streams that are silent when other calls, or connections, find no place.
+//! Ends streams that are silent when other calls are refused for want of a place.
 //!
 //! A stream keeps its place among the calls for as long as it is open. Clients may keep streams for hours, and say nothing. So
-//! one that was silent for as long as a connection may be idle counts as idle: it makes room as soon as a call is refused. It
-//! also ends with its connection, if that gives way to another one (`silent_connections.rs`).
+//! one that was silent for as long as a connection may be idle counts as idle: it makes room as soon as a call is refused.
 //!
-//! Invariant: no stream ends while there are places enough. Of those that are silent, one ends for each call that is refused,
-//! and those over one connection for each connection that finds no room.
+//! Invariant: no stream ends while there are places enough. Of those that are silent, one ends for each call that is refused.
 
 use std::{
     mem,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{
         Arc,
         atomic::{
@@ -27,7 +25,6 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-use super::silent_connections::{OpenCalls, SilentOver};
 use crate::proto::{Refusal, refusal};
 
 /// The streams that are silent, of one address or of all.
@@ -69,8 +66,6 @@ impl Drop for WaitingStream<'_> {
 pub struct Silence {
     /// The silent streams that it is one of: those of its caller, and all.
     among: Box<dyn Fn() -> [Arc<SilentStreams>; 2] + Send>,
-    /// What is open over the connection that it came over, if that is known. It ends if that connection gives way.
-    over: Option<Arc<OpenCalls>>,
     /// How long it may be silent, whatever other call wants its place.
     span: Duration,
     /// Whether it has spoken since `timer` was set.
@@ -81,14 +76,11 @@ pub struct Silence {
 }
 
 impl Silence {
-    /// The silence of a stream among those of its caller, and among all, which came over a connection, and may last for `span`,
-    /// and up to twice as long. `over` is what is open over that connection.
+    /// The silence of a stream among those of its caller, and among all, which may last for `span`, and up to twice as long.
     pub fn new(
-        among: impl Fn() -> [Arc<SilentStreams>; 2] + Send + 'static, over: Option<Arc<OpenCalls>>,
-        span: Duration,
+        among: impl Fn() -> [Arc<SilentStreams>; 2] + Send + 'static, span: Duration,
     ) -> Silence {
-        let among = Box::new(among);
-        Silence { among, over, span, has_spoken: false, timer: None, needed: None }
+        Silence { among: Box::new(among), span, has_spoken: false, timer: None, needed: None }
     }
 
     /// The stream has spoken.
@@ -96,15 +88,15 @@ impl Silence {
         self.has_spoken = self.needed.take().is_none();
     }
 
-    /// Ready with why the stream ends, once it was silent for so long, and another call, or connection, needs its place.
+    /// Ready with why the stream ends, once it was silent for so long and another call needs its place.
     pub fn poll_too_long(&mut self, cx: &mut Context<'_>) -> Poll<Refusal> {
         loop {
             if let Some(needed) = &mut self.needed {
                 ready!(needed.as_mut().poll(cx));
                 return Poll::Ready(refusal!(
                     StreamIdle,
-                    "the stream said nothing for {} ms (connection_idle_ms), and another call or connection needs its \
-                     place; open it again once there is something to say",
+                    "the stream said nothing for {} ms (connection_idle_ms), and another call needs its place; open it \
+                     again once there is something to say",
                     self.span.as_millis()
                 ));
             }
@@ -114,23 +106,9 @@ impl Silence {
             ready!(timer.as_mut().poll(cx));
             self.timer = None;
             if !mem::take(&mut self.has_spoken) {
-                let ([own, all], over) = ((self.among)(), self.over.clone());
+                let [own, all] = (self.among)();
                 self.needed = Some(Box::pin(async move {
-                    let connection_gives_way = async {
-                        match over {
-                            Some(open) => {
-                                let _silent = SilentOver::new(open.clone());
-                                open.gives_way().await;
-                            }
-                            None => std::future::pending().await,
-                        }
-                    };
-                    tokio::select! {
-                        biased;
-                        () = own.is_needed() => {}
-                        () = all.is_needed() => {}
-                        () = connection_gives_way => {}
-                    }
+                    futures::future::select(pin!(own.is_needed()), pin!(all.is_needed())).await;
                 }));
             }
         }
@@ -159,7 +137,7 @@ mod tests {
             let among = [(); 2].map(|()| Arc::new(SilentStreams::default()));
             let silence = || {
                 let among = among.clone();
-                Silence::new(move || among.clone(), None, SPAN)
+                Silence::new(move || among.clone(), SPAN)
             };
             let refuse = || among[of].end_one();
             let mut streams = [(); 3].map(|()| silence());
@@ -194,7 +172,7 @@ mod tests {
         let among = [(); 2].map(|()| Arc::new(SilentStreams::default()));
         let silence = || {
             let among = among.clone();
-            Silence::new(move || among.clone(), None, SPAN)
+            Silence::new(move || among.clone(), SPAN)
         };
         let mut first = silence();
         assert!(end(&mut first).is_none());

@@ -98,14 +98,6 @@ impl ConnectionPlace {
         }
     }
 
-    /// Returns when another connection needs the place of this one, over which nothing was open then but silent streams.
-    pub async fn gives_way(&self) {
-        match &self.guest {
-            Some(guest) => guest.gives_way().await,
-            None => pending().await,
-        }
-    }
-
     /// Returns once the owner of the connection, which has to be known, has been unknown for too long.
     pub async fn is_strangers_for_too_long(&self) {
         match &self.guest {
