@@ -288,7 +288,12 @@ impl Lessor for ClusterLessor {
     }
 
     fn is_lost(error: &Error) -> bool {
-        matches!(error, Error::Server { reason: v1::Reason::LeaseLost, .. })
+        let Error::Server { code, reason, .. } = error else {
+            return false;
+        };
+        // A proxy may drop the reason.
+        let has_no_reason = *reason == v1::Reason::Unspecified;
+        *reason == v1::Reason::LeaseLost || has_no_reason && *code == Code::FailedPrecondition
     }
 
     fn created_again(&self, format: &str) -> Error {
@@ -327,14 +332,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_is_lost_if_the_reason_says_so() {
-        let failed = |reason| Error::Server {
+    fn a_lease_is_lost_if_the_reason_says_so_or_the_code_without_a_reason() {
+        let failed = |code, reason| Error::Server {
             server: "a:1".to_owned(),
-            code: Code::FailedPrecondition,
+            code,
             reason,
             message: "it failed".to_owned(),
         };
-        assert!(ClusterLessor::is_lost(&failed(v1::Reason::LeaseLost)));
-        assert!(!ClusterLessor::is_lost(&failed(v1::Reason::WrongState)));
+        for (code, reason, is_lost) in [
+            (Code::FailedPrecondition, v1::Reason::LeaseLost, true),
+            (Code::FailedPrecondition, v1::Reason::Unspecified, true),
+            (Code::FailedPrecondition, v1::Reason::WrongState, false),
+            (Code::Unavailable, v1::Reason::Unspecified, false),
+        ] {
+            let error = failed(code, reason);
+            assert_eq!(ClusterLessor::is_lost(&error), is_lost, "{error}, {reason:?}");
+        }
     }
 }

@@ -118,10 +118,10 @@ impl Group {
         }
     }
 
-    /// This node follows a message of `leader` that arrived at `at`.
-    pub(in crate::consensus) fn heard_leader(&self, leader: NodeId, at: Instant) {
-        self.heard_leader.note(leader, at);
+    /// This node follows a message of `leader` that arrived at `at`. False if it has followed one that arrived later.
+    pub(in crate::consensus) fn heard_leader(&self, leader: NodeId, at: Instant) -> bool {
         self.network.peers.end_candidacy();
+        self.heard_leader.note(leader, at)
     }
 
     /// For how long no leader was heard that had a majority: 0 while this node is one. `None` if none was since it started.

@@ -1,6 +1,7 @@
 //! The leader that this node followed last: when it was heard, and what it told of the others and of its wall clock.
 //!
-//! Invariant: each part is what the last message that told of it said. A reader may see parts of two messages.
+//! Invariant: each part is what the last message said that told of it, in the order in which they arrived. A reader may see parts
+//! of two messages.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
@@ -25,9 +26,15 @@ impl HeardLeader {
         *self.last.lock()
     }
 
-    /// This node follows a message of `leader` that arrived at `at`.
-    pub fn note(&self, leader: NodeId, at: Instant) {
-        *self.last.lock() = Some((leader, at));
+    /// This node follows a message of `leader` that arrived at `at`. False if one that arrived later was noted before: a message
+    /// that waits for the disk is noted late.
+    pub fn note(&self, leader: NodeId, at: Instant) -> bool {
+        let mut last = self.last.lock();
+        let is_last = last.is_none_or(|(_, known)| known <= at);
+        if is_last {
+            *last = Some((leader, at));
+        }
+        is_last
     }
 
     /// The members that the leader did not hear any more, as it told last.
@@ -46,7 +53,7 @@ impl HeardLeader {
         self.ahead_ms.load(Relaxed)
     }
 
-    /// The wall clock of the leader shows `leader_ms`, and this node's shows `own_ms`.
+    /// The wall clock of the leader showed `leader_ms` in a message, and this node's showed `own_ms` when that arrived.
     pub fn note_wall_clock(&self, leader_ms: u64, own_ms: u64) {
         self.ahead_ms.store(leader_ms.wrapping_sub(own_ms).cast_signed(), Relaxed);
     }
@@ -55,6 +62,17 @@ impl HeardLeader {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_that_is_noted_late_hides_no_later_one() {
+        let heard = HeardLeader::default();
+        let at = Instant::from_nanos;
+        assert!(heard.note(1, at(5)));
+        assert!(!heard.note(2, at(4)));
+        assert_eq!(heard.last(), Some((1, at(5))));
+        assert!(heard.note(2, at(5)));
+        assert_eq!(heard.last(), Some((2, at(5))));
+    }
 
     #[test]
     fn a_leaders_clock_may_be_ahead_or_behind() {

@@ -65,13 +65,20 @@ impl PeerClocks {
         }
         let half = way / 2;
         let error_ms = whole_ms(half) + 1;
-        self.0.lock().insert(peer, ClockReading { at: sent.after(half), error_ms, wall_ms });
+        self.keep(peer, ClockReading { at: sent.after(half), error_ms, wall_ms });
     }
 
     /// A message of a peer arrived, which answers nothing. The peer showed `wall_ms` when it sent the message.
     pub fn record_message(&self, peer: NodeId, arrived: Instant, wall_ms: u64) {
-        let reading = ClockReading { at: arrived, error_ms: 1, wall_ms: Some(wall_ms) };
-        self.0.lock().insert(peer, reading);
+        self.keep(peer, ClockReading { at: arrived, error_ms: 1, wall_ms: Some(wall_ms) });
+    }
+
+    /// Keeps this reading, unless there is a later one: an append that waits for the disk tells of its time late.
+    fn keep(&self, peer: NodeId, reading: ClockReading) {
+        let mut readings = self.0.lock();
+        if readings.get(&peer).is_none_or(|known| known.at <= reading.at) {
+            readings.insert(peer, reading);
+        }
     }
 
     /// How far `time_ms`, the time at `now`, lies from what a peer's wall clock shows then, less what the way may have taken.
@@ -146,6 +153,17 @@ mod tests {
         assert_eq!(ahead(61_001, 60_000), None, "it is old");
         clocks.record(2, (at(1_000), at(1_000)), Some(70_000));
         assert_eq!(clocks.shows_ms(2, at(1_000)), Some(70_000), "it answers this leader now");
+    }
+
+    #[test]
+    fn a_reading_that_is_told_late_does_not_replace_a_later_one() {
+        let clocks = PeerClocks::default();
+        clocks.record(2, (at(2_000), at(2_000)), Some(70_000));
+        clocks.record_message(2, at(1_999), 50_000);
+        clocks.record(2, (at(1_000), at(2_000)), Some(50_000));
+        assert_eq!(clocks.shows_ms(2, at(2_000)), Some(70_000));
+        clocks.record_message(2, at(2_001), 80_000);
+        assert_eq!(clocks.shows_ms(2, at(2_001)), Some(80_000));
     }
 
     #[test]

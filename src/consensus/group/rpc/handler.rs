@@ -84,7 +84,7 @@ impl RpcHandler {
         let term = request.vote.leader_id.term;
         group.lease.void_before(term);
         group.hear_of_leader(term, header.from);
-        let arrived = group.lease.now();
+        let (arrived, arrived_ms) = (group.lease.now(), group.wall_ms());
         let followed = self.followed_before_the_disk(&request);
         let mut answering = pin!(group.raft.append_entries(request));
         let answer = tokio::select! {
@@ -93,11 +93,13 @@ impl RpcHandler {
             () = followed => AppendEntriesResponse::Success,
         };
         if !is_higher_vote(&answer) {
-            group.heard_leader(header.from, arrived);
-            group.heard_leader.note_unheard(&message.unheard);
+            let is_last = group.heard_leader(header.from, arrived);
             group.hear_of_principals(message.principals_version);
-            if let Some(wall_ms) = message.wall_ms {
-                group.heard_leader.note_wall_clock(wall_ms, group.wall_ms());
+            if is_last {
+                group.heard_leader.note_unheard(&message.unheard);
+            }
+            if let Some(wall_ms) = message.wall_ms.filter(|_| is_last) {
+                group.heard_leader.note_wall_clock(wall_ms, arrived_ms);
                 let clocks = &group.this_node.peer_machines.clocks;
                 clocks.record_message(header.from, arrived, wall_ms);
             }
