@@ -26,11 +26,13 @@ use crate::{
 /// over for as long, makes room for another one.
 const TURN_ELECTIONS: u32 = 2;
 
-/// A voter that may lead next. The one to ask first is the greatest: one that was heard, if there is one, and of those the one
-/// with the longest log. One that has just died may have the whole log, and to ask it costs the time of an election or two.
+/// A voter that may lead next. The one to ask first is the greatest. To ask one that has the whole log costs two election
+/// timeouts, even if it has died. Nothing bounds how long one takes that lags. Of each kind those come first that were heard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Heir {
-    is_heard: bool,
+    has_whole_log: bool,
+    /// Whether it was heard when the term was given up. Later nobody is, but the one that gets appends.
+    was_heard: bool,
     /// The last entry that its log is known to have.
     log_index: Option<u64>,
     id: NodeId,
@@ -76,6 +78,8 @@ impl Group {
     pub(super) async fn end_term(self: Arc<Self>, lease: Arc<TermLease>) {
         let (term, election) = (lease.term(), self.config.follower_lease());
         let mut wanted = self.lease.successor(term);
+        let mut heard = self.other_voters();
+        heard.retain(|id| self.is_heard(term, *id));
         // Where each leader loses its term as soon as it has begun, terms would otherwise race.
         let young = election.saturating_sub(self.now().since(lease.began()));
         if wanted.is_none() && self.is_over_within(term, young).await {
@@ -83,7 +87,7 @@ impl Group {
         }
         let mut tried = BTreeSet::new();
         loop {
-            let Some(next) = wanted.take().or_else(|| self.next_to_lead(term, &tried)) else {
+            let Some(next) = wanted.take().or_else(|| self.next_to_lead(&heard, &tried)) else {
                 if tried.is_empty() {
                     return tracing::debug!(term, "there is no other voter that could lead");
                 }
@@ -108,14 +112,15 @@ impl Group {
         }
     }
 
-    /// Of the other voters that were not `tried`, who is to lead next.
-    fn next_to_lead(&self, term: u64, tried: &BTreeSet<NodeId>) -> Option<NodeId> {
+    /// Of the other voters that were not `tried`, who is to lead next. `heard` are those that were heard when the term was given
+    /// up.
+    fn next_to_lead(&self, heard: &BTreeSet<NodeId>, tried: &BTreeSet<NodeId>) -> Option<NodeId> {
         let seen = self.metrics();
         let untried = self.other_voters().into_iter().filter(|id| !tried.contains(id));
-        let heirs = untried.map(|id| Heir {
-            is_heard: self.is_heard(term, id),
-            log_index: replicated_index(&seen, id),
-            id,
+        let heirs = untried.map(|id| {
+            let log_index = replicated_index(&seen, id);
+            let has_whole_log = log_index >= seen.last_log_index;
+            Heir { has_whole_log, was_heard: heard.contains(&id), log_index, id }
         });
         heirs.max().map(|heir| heir.id)
     }
@@ -191,10 +196,11 @@ impl Group {
 mod tests {
     use super::*;
 
-    /// Who leads next, of voters that have so much of the log, and were heard or not.
+    /// Who leads next, of voters that have so much of a log with 9 entries, and were heard or not.
     fn next(voters: &[(NodeId, u64, bool)]) -> Option<NodeId> {
-        let heirs = voters.iter().map(|(id, log, is_heard)| Heir {
-            is_heard: *is_heard,
+        let heirs = voters.iter().map(|(id, log, was_heard)| Heir {
+            has_whole_log: *log >= 9,
+            was_heard: *was_heard,
             log_index: Some(*log),
             id: *id,
         });
@@ -202,11 +208,12 @@ mod tests {
     }
 
     #[test]
-    fn a_voter_that_is_heard_leads_next_and_of_those_the_one_with_the_longest_log() {
-        assert_eq!(next(&[(2, 9, false), (3, 5, true)]), Some(3), "the other one has just died");
-        assert_eq!(next(&[(2, 9, true), (3, 5, true)]), Some(2));
+    fn a_voter_with_the_whole_log_leads_next_or_else_one_that_was_heard_with_the_longest_log() {
+        assert_eq!(next(&[(2, 9, false), (3, 5, true)]), Some(2), "even if it has died");
         assert_eq!(next(&[(2, 9, true), (3, 9, false)]), Some(2));
-        assert_eq!(next(&[(2, 9, false), (3, 5, false)]), Some(2), "nobody is heard");
+        assert_eq!(next(&[(2, 8, false), (3, 5, true)]), Some(3), "nobody has the whole log");
+        assert_eq!(next(&[(2, 8, true), (3, 5, true)]), Some(2));
+        assert_eq!(next(&[(2, 8, false), (3, 5, false)]), Some(2), "nobody was heard");
         assert_eq!(next(&[]), None);
     }
 }
