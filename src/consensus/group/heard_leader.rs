@@ -1,7 +1,6 @@
 //! The leader that this node followed last: when it was heard, and what it told of the others and of its wall clock.
 //!
-//! Invariant: each part is what the last message said that told of it, in the order in which they arrived. A reader may see parts
-//! of two messages.
+//! Invariant: each part is what the message said that told of it and arrived last. A reader may see parts of two messages.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
@@ -26,8 +25,8 @@ impl HeardLeader {
         *self.last.lock()
     }
 
-    /// This node follows a message of `leader` that arrived at `at`. False if one that arrived later was noted before: a message
-    /// that waits for the disk is noted late.
+    /// This node follows a message of `leader` that arrived at `at`. False if one that arrived later was noted before: a
+    /// message that waits for the disk is noted late.
     pub fn note(&self, leader: NodeId, at: Instant) -> bool {
         let mut last = self.last.lock();
         let is_last = last.is_none_or(|(_, known)| known <= at);

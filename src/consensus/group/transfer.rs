@@ -112,8 +112,8 @@ impl Group {
         }
     }
 
-    /// Of the other voters that were not `tried`, who is to lead next. `heard` are those that were heard when the term was given
-    /// up.
+    /// Of the other voters that were not `tried`, who is to lead next. `heard` are those that were heard when the term was
+    /// given up.
     fn next_to_lead(&self, heard: &BTreeSet<NodeId>, tried: &BTreeSet<NodeId>) -> Option<NodeId> {
         let seen = self.metrics();
         let untried = self.other_voters().into_iter().filter(|id| !tried.contains(id));
