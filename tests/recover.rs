@@ -55,6 +55,7 @@ async fn after_a_recovery_every_number_is_greater_than_every_number_seen() {
         let answer = client.try_next(namespace, key.clone(), 1_000_000).await.unwrap();
         seen.insert(format!("{namespace} {key:?}"), answer.last);
     }
+    cluster.caught_up(cluster.leader().await, 3).await;
     cluster.cut_off(3);
     for (namespace, key) in keys(0, 40) {
         // Some twenty steps that node 3 never hears of.
@@ -136,7 +137,7 @@ async fn a_token_whose_revocation_is_lost_is_good_again_and_the_recovery_names_i
     cluster.lead(1).await;
     let mut access = AccessClient::new(asking(cluster.address(1), None));
     create(&mut access, TOKEN, "ci", vec![grant("next:book")]).await.expect("a token");
-    cluster.caught_up(1, 3).await;
+    cluster.caught_up(cluster.leader().await, 3).await;
     cluster.cut_off(3);
     let revoke = RevokeTokenRequest { name: "ci".to_owned(), id: None };
     access.revoke_token(revoke).await.expect("it is worth nothing");

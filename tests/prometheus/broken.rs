@@ -29,8 +29,8 @@ use crate::common::{
 };
 use futures::future::join_all;
 use ratchet::{
-    node::{Asker, CheckedRequest, Config, Origin, config::FenceKind},
-    proto::v1::{CreateNamespaceRequest, NextManyRequest, NextRequest, UpdateNamespaceRequest},
+    node::{Asker, CheckedRequest, Config, Origin},
+    proto::v1::{CreateNamespaceRequest, NextManyRequest, UpdateNamespaceRequest},
 };
 use tempfile::TempDir;
 use tokio::{io::AsyncReadExt, time::Instant};
@@ -401,57 +401,18 @@ async fn numbers_whose_callers_hang_up_are_told_until_none_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn numbers_of_a_leader_that_is_cut_off_are_told_until_it_takes_none() {
-    let cluster = Cluster::start(3, |config| {
+async fn snapshots_that_do_not_arrive_are_told_until_they_do() {
+    let short_log = |config: &mut Config| {
         with_metrics(config);
-        config.fence = FenceKind::Quorum;
-    })
-    .await;
-    let leader = cluster.leader().await;
-    cluster.client(leader).next(1).await.expect("a number");
-    let prometheus = Prometheus::start(metrics(&cluster)).await;
-    prometheus.are_quiet(&["RatchetNumbersSkipped"]).await;
-    let node = cluster.nodes[&leader].context();
-    cluster.cut_off(leader);
-    let ask = async || {
-        let asked = NextRequest {
-            namespace: "book".into(),
-            key: id(1),
-            count: Some(30),
-            ..NextRequest::default()
-        };
-        let asked = CheckedRequest::new(asked, Asker::node(1)).expect("a request");
-        let deadline = Instant::now() + Duration::from_millis(300);
-        let answer = node.numbers.serve(&asked, Origin::Client, deadline).await;
-        assert!(answer.is_err(), "nobody can confirm that it leads");
+        config.log_keep_bytes = 1_000;
     };
-    let cause = "a leader that is cut off takes numbers, and no majority confirms it";
-    prometheus.fires_while(cause, "RatchetNumbersSkipped", ask).await;
-    cluster.mend();
-    prometheus.are_quiet(&["RatchetNumbersSkipped"]).await;
-}
-
-/// The node tells its metrics, and keeps so short a log that a further node needs a snapshot.
-fn short_log(config: &mut Config) {
-    with_metrics(config);
-    config.log_keep_bytes = 1_000;
-}
-
-/// Takes numbers of new keys at a node of [`short_log`] until its log is purged.
-async fn purge_log(cluster: &Cluster) {
+    let mut cluster = Cluster::start(1, short_log).await;
     let mut client = cluster.client(1);
     for key in 0..200 {
         client.next(key).await.expect("a number");
     }
     let group = cluster.nodes[&1].context().group.clone();
     until("the log is purged", || group.purged_index() > Some(100)).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn snapshots_that_do_not_arrive_are_told_until_they_do() {
-    let mut cluster = Cluster::start(1, short_log).await;
-    purge_log(&cluster).await;
-    let mut client = cluster.client(1);
     let prometheus = Prometheus::start(metrics(&cluster)).await;
     prometheus.are_quiet(&["RatchetSnapshotFails"]).await;
 
@@ -462,39 +423,6 @@ async fn snapshots_that_do_not_arrive_are_told_until_they_do() {
         cluster.links.damage_snapshots(0);
     };
     tokio::join!(client.add_node_at_last(2, peer_address), damaged);
-    prometheus.are_quiet(&["RatchetSnapshotFails"]).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn snapshots_that_are_sent_in_vain_are_told_until_one_arrives() {
-    // A megabyte a second, and all but nothing is held meanwhile.
-    let slow = |config: &mut Config| {
-        short_log(config);
-        (config.snapshot_mb_per_second, config.log_hold_times) = (1, 1);
-    };
-    let mut cluster = Cluster::start(1, slow).await;
-    let mut client = cluster.client(1);
-    // These keys take some two megabytes.
-    for first in (10_000..70_000).step_by(10_000) {
-        client.next_of_each((first..first + 10_000).collect()).await.expect("numbers");
-    }
-    purge_log(&cluster).await;
-    let prometheus = Prometheus::start(metrics(&cluster)).await;
-    prometheus.are_quiet(&["RatchetSnapshotFails"]).await;
-    let peer_address = cluster.start_joining(2, slow).await;
-    let logging = new_keys(&cluster, 1);
-    let in_vain = async {
-        let cause = "more is logged than is kept while a snapshot is sent";
-        prometheus.fire(cause, &["RatchetSnapshotFails"]).await;
-        eventually("a snapshot is sent in vain", async || {
-            let told = prometheus.query("ratchet_snapshots_in_vain_total > 0").await;
-            (!told.expect("an answer").is_empty()).then_some(())
-        })
-        .await;
-        // Once nothing is logged, the next one suffices.
-        drop(logging);
-    };
-    tokio::join!(client.add_node_at_last(2, peer_address), in_vain);
     prometheus.are_quiet(&["RatchetSnapshotFails"]).await;
 }
 
