@@ -40,18 +40,21 @@ impl Cursor {
         if last > self.fast_limit() || last > config.max {
             return None;
         }
-        Some(self.advance(last, config.increment))
+        Some(self.move_to(last, config.increment))
     }
 
     /// Takes the numbers up to and including `last`, which the section has granted.
-    #[inline]
     pub fn advance(&mut self, last: u64, increment: u64) -> Range {
+        // `Cursor::take` makes whole increments itself. There this would cost a message of 1 000 keys 4 % more instructions.
+        let is_whole = last.checked_sub(self.next).is_some_and(|by| by.is_multiple_of(increment));
+        assert!(is_whole, "a cursor moves by increments of {increment}: {} to {last}", self.next);
+        self.move_to(last, increment)
+    }
+
+    #[inline]
+    fn move_to(&mut self, last: u64, increment: u64) -> Range {
         let first = self.next;
         assert!(first <= last, "a cursor only moves up: {first} to {last}");
-        assert!(
-            (last - first).is_multiple_of(increment),
-            "a cursor moves by increments of {increment}: {first} to {last}"
-        );
         // Both are at most 2^63 - 1.
         self.next = last + increment;
         self.fast_limit |= IN_USE;
