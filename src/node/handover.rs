@@ -2,8 +2,8 @@
 //! term returns.
 //!
 //! `hand_off.rs` hands the memory off to the successor, to which `memory_stream.rs` sends it, and `return_numbers.rs` returns
-//! unused numbers. `service.rs` has what they use, and `under_way.rs` remembers the handover that is under way. `slow_disk.rs`
-//! and `wrong_clock.rs` hand over by themselves.
+//! unused numbers. `under_way.rs` remembers the handover that is under way. `slow_disk.rs` and `wrong_clock.rs` hand over by
+//! themselves.
 //!
 //! A handover belongs to the node, not to its caller. There is one for each term. It goes on when its caller
 //! hangs up, and further callers wait for the same one.
@@ -14,7 +14,6 @@
 mod hand_off;
 mod memory_stream;
 mod return_numbers;
-pub(super) mod service;
 mod slow_disk;
 mod under_way;
 mod wrong_clock;
@@ -25,20 +24,23 @@ use futures::FutureExt;
 use tokio::time::Instant;
 
 use self::{
-    hand_off::MemoryFate,
-    memory_stream::Persistence,
-    service::Handovers,
-    under_way::{Handover, HandoverOutcome},
+    memory_stream::{MemoryFate, Persistence},
+    under_way::{CurrentHandover, Handover, HandoverOutcome},
 };
 use super::{
+    Config,
     access::{Asker, Guarded, Subject},
+    common::Common,
+    members::Members,
     requests::operation::ByLeader,
+    terms::LedTerms,
     way::{attempt::Attempt, patience::time_to_tell, search::leader_of},
 };
 use crate::{
     allocator::{Term, TermStage},
-    consensus::ProposeError,
-    metrics::HandoverEnd,
+    clock::Clock,
+    consensus::{Group, ProposeError},
+    metrics::{HandoverEnd, Metrics},
     planted_bugs::{Bug, is_planted},
     proto::{Refusal, refusal, refuse, v1},
     sequence::NodeId,
@@ -77,7 +79,35 @@ impl ByLeader for v1::TransferLeadershipRequest {
     }
 }
 
+/// The handovers of a Raft group's leadership to other nodes.
+///
+/// No field is replaced after the start. The only state of this service that changes is in `under_way.rs`: the handover that is
+/// under way. Each file of the folder has the methods for one part of a handover.
+pub struct Handovers {
+    config: Arc<Config>,
+    group: Arc<Group>,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+    led: Arc<LedTerms>,
+    members: Arc<Members>,
+    /// The one that is under way, or was last.
+    current: CurrentHandover,
+}
+
 impl Handovers {
+    /// None yet.
+    pub(super) fn new(common: &Common, led: Arc<LedTerms>, members: Arc<Members>) -> Self {
+        Handovers {
+            config: common.config.clone(),
+            group: common.group.clone(),
+            clock: common.clock.clone(),
+            metrics: common.metrics.clone(),
+            led,
+            members,
+            current: CurrentHandover::default(),
+        }
+    }
+
     /// Hands the leadership to `to`, or to the voter with the longest log, and waits for it until `deadline`. Waits a
     /// moment for a voter that was not heard lately. If the successor cannot take over, another voter may.
     ///
@@ -331,7 +361,7 @@ impl Handovers {
     }
 
     /// How long a handover takes at most.
-    pub(super) fn handover_max(&self) -> Duration {
+    fn handover_max(&self) -> Duration {
         let config = &self.config;
         // Sending, twice; closing the term, and returning; some tens of election timeouts for the steps between.
         let attempts = u64::from(ATTEMPTS) * config.handover_timeout_ms;
@@ -340,7 +370,7 @@ impl Handovers {
     }
 
     /// Closes the term. False if it is lost, or calls stay inside for longer than `shutdown_timeout_ms`.
-    pub(super) async fn close_in_time(&self, term: &Term) -> bool {
+    async fn close_in_time(&self, term: &Term) -> bool {
         let limit = Duration::from_millis(self.config.shutdown_timeout_ms);
         match tokio::time::timeout(limit, term.close()).await {
             Ok(closed) => closed.is_some(),

@@ -13,8 +13,8 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout};
 
 use super::{
-    memory_stream::{MemoryStream, Persistence, SendFailed},
-    service::Handovers,
+    Handovers,
+    memory_stream::{MemoryFate, MemoryStream, SendFailed},
 };
 use crate::{
     allocator::Term,
@@ -30,17 +30,6 @@ const STALL_TIMEOUTS: u32 = 10;
 const LAST_DELTA_TIMEOUTS: u32 = 3;
 /// How many election timeouts the last entry takes at most. The successor keeps the memory for longer.
 const HAND_OFF_TIMEOUTS: u32 = 10;
-
-/// The fate of a term's memory.
-pub(super) enum MemoryFate {
-    /// It was handed off to the successor.
-    HandedOff,
-    /// Nobody knows whether it was handed off to the successor, or the term did not close in time. The term has no further
-    /// entry.
-    Unknown,
-    /// It did not arrive whole. The term serves as before, or is closed, and its memory was not handed off to anybody.
-    NotSent(Persistence),
-}
 
 impl Handovers {
     /// Sends the memory of `term` to `successor`, closes the term, and hands the memory off.

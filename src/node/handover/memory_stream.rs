@@ -1,4 +1,4 @@
-//! The stream on which a term's memory goes to the successor.
+//! The stream on which a term's memory goes to the successor, and what may become of the memory.
 //!
 //! Invariant: [`MemoryStream::finish`] succeeds only if the receiver says that it holds all that was sent.
 
@@ -55,6 +55,17 @@ pub enum SendFailed {
     /// Something else has arrived.
     #[error("the receiver holds {0:?}, and {1:?} was sent")]
     Different(MemoryDigest, MemoryDigest),
+}
+
+/// The fate of a term's memory, which was to be sent and handed off.
+pub enum MemoryFate {
+    /// It was handed off to the successor.
+    HandedOff,
+    /// Nobody knows whether it was handed off to the successor, or the term did not close in time. The term has no further
+    /// entry.
+    Unknown,
+    /// It did not arrive whole. The term serves as before, or is closed, and its memory was not handed off to anybody.
+    NotSent(Persistence),
 }
 
 /// Whether another attempt to send a memory may succeed.

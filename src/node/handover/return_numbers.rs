@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::service::Handovers;
+use super::Handovers;
 use crate::{
     allocator::Term,
     metrics::SkipCause,
@@ -40,7 +40,7 @@ impl Handovers {
     /// Lowers each ceiling of a closed term to the highest number used, and returns the term's epoch. Takes at most
     /// `shutdown_timeout_ms`, or `handover_timeout_ms` where that is longer and this is the only voter, once it is
     /// known what was used. False if not all was returned: the rest is skipped, as after a crash.
-    pub(in crate::node) async fn return_numbers(&self, term: &Arc<Term>) -> bool {
+    pub(super) async fn return_numbers(&self, term: &Arc<Term>) -> bool {
         let term_number = term.term();
         let (setting, limit_ms) = limit(&self.config, self.group.is_sole_voter());
         let sections = term.footprint().sections;

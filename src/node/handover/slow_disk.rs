@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::service::Handovers;
+use super::Handovers;
 
 /// How long there is no further handover after the first, and after many.
 const PAUSE: Duration = Duration::from_secs(60);

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::service::Handovers;
+use super::Handovers;
 use crate::node::wall_clock::{
     believed_time::{Belief, ClockDoubt},
     ids_time::IdsTime,

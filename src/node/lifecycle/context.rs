@@ -12,7 +12,7 @@ use crate::{
         callers::Caller,
         common::Common,
         grants::Grants,
-        handover::service::Handovers,
+        handover::Handovers,
         ids::Ids,
         known_namespaces::KnownNamespaces,
         leader_ids::LeaderIds,

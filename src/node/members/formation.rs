@@ -6,6 +6,10 @@
 //! itself among them (`founding_claim.rs`), and asks each once more, whether it is still the one that was
 //! met. The founder records which data directory each of them has, so that a node whose directory is wiped later is not taken
 //! for the same node.
+//!
+//! `hello.rs` is the other half: it answers the greetings by which others meet and claim this node.
+
+mod hello;
 
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
@@ -75,16 +79,15 @@ impl ByAskedNode for v1::FoundRequest {
 
 /// How a node without data becomes a member.
 ///
-/// No field is replaced after the start. The claim on the node changes in `claimed_node.rs` alone. `hello.rs`, the other half
-/// of this service, uses fields as well: it answers the greetings by which others meet and claim the node.
+/// No field is replaced after the start. The claim on the node changes in `claimed_node.rs` alone.
 pub struct Founding {
-    pub(super) config: Arc<Config>,
-    pub(super) this_node: Arc<ThisNode>,
-    pub(super) group: Arc<Group>,
-    pub(super) members: Arc<Members>,
-    pub(super) claimed_node: ClaimedNode,
+    config: Arc<Config>,
+    this_node: Arc<ThisNode>,
+    group: Arc<Group>,
+    members: Arc<Members>,
+    claimed_node: ClaimedNode,
     /// From when on a cluster may be founded with this node: it has listened until then.
-    pub(super) listens_until: Instant,
+    listens_until: Instant,
     /// Held while the cluster is founded.
     turn: Mutex<()>,
     stopping: Stopping,

@@ -9,7 +9,7 @@ use crate::{
     node::{
         Access,
         grants::Grants,
-        handover::service::Handovers,
+        handover::Handovers,
         leader_ids::LeaderIds,
         members::{Members, formation::Founding},
         namespaces::Namespaces,

@@ -3,14 +3,16 @@
 
 use tokio::time::Instant;
 
-use super::{
-    formation::Founding,
-    founding_claim::{Claim, Founder},
-    introductions::{Introduction, this_build},
-};
+use super::Founding;
 use crate::{
     clock,
-    node::access::{check_founding, check_joining, check_peer_port, read_hash},
+    node::{
+        access::{check_founding, check_joining, check_peer_port, read_hash},
+        members::{
+            founding_claim::{Claim, Founder},
+            introductions::{Introduction, this_build},
+        },
+    },
     proto::{
         Refusal,
         peer::{self, Acknowledged, HelloRequest, HelloResponse},
