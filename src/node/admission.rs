@@ -15,9 +15,11 @@ use super::{
     terms::LedTerms,
     way::{
         Way,
-        attempt::{Attempt, Effect, Origin, SoFar, Unanswered},
+        attempt::{Attempt, SoFar, Unanswered},
+        effect::Effect,
         for_leader::ForLeader,
         operation::Facts,
+        origin::Origin,
         patience::{FOR_TOKEN, within},
     },
 };

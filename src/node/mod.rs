@@ -122,9 +122,10 @@ pub use status::{
 pub use told_call::CallEnd;
 pub use traces::{EndedSpan, SpanKind, TraceContext, Traces};
 pub use way::{
-    attempt::{Attempt, Origin, SoFar, Unanswered},
+    attempt::{Attempt, SoFar, Unanswered},
     for_leader::ForLeader,
     forward::{Forwarder, MERGED_BYTES_MAX, NoReply},
+    origin::Origin,
     patience::{deadline_in, time_to_answer},
     search::leader_of,
 };

@@ -52,9 +52,11 @@ use super::{
     told_call::CallEnd,
     way::{
         Way,
-        attempt::{Attempt, Effect, Origin, SoFar, Unanswered},
+        attempt::{Attempt, SoFar, Unanswered},
+        effect::Effect,
         for_leader::{ForLeader, Waits},
         forward::NoReply,
+        origin::Origin,
         patience::within,
     },
 };

@@ -29,9 +29,11 @@ use super::{
     traces::Span,
     way::{
         Way,
-        attempt::{Attempt, Effect, Origin, SoFar, Unanswered},
+        attempt::{Attempt, SoFar, Unanswered},
+        effect::Effect,
         for_leader::ForLeader,
         operation::Facts,
+        origin::Origin,
     },
 };
 use crate::{

@@ -1,14 +1,17 @@
 //! The way to the leader, whichever node that is: who leads, ask here, forward, repeat what may be repeated, until the
 //! deadline.
 //!
-//! `search` is the loop, and `attempt` what comes of each turn of it. `patience` says how long is waited. `forward` carries
-//! requests to another node, and `operation` says what comes of operations that were sent. A service that answers a request
-//! here implements [`for_leader::ForLeader`] for it: the way knows none of them.
+//! `search` is the loop, and `attempt` what comes of each turn of it. `origin` is where a request came from, and `effect` what
+//! it changes. `patience` says how long is waited. `forward` carries requests to another node, and `operation` says what comes
+//! of operations that were sent. A service that answers a request here implements [`for_leader::ForLeader`] for it: the way
+//! knows none of them.
 
 pub(super) mod attempt;
+pub(super) mod effect;
 pub(super) mod for_leader;
 pub(super) mod forward;
 pub(super) mod operation;
+pub(super) mod origin;
 pub(super) mod patience;
 pub(super) mod search;
 

@@ -107,6 +107,8 @@ const ORDERED: [Rows; 6] = [
                 "leadership",
                 "principals_lag",
                 "propose_error",
+                "quorums",
+                "replication",
                 "voters",
             ],
         ],

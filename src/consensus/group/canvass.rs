@@ -15,7 +15,7 @@ use std::{collections::BTreeSet, time::Duration};
 use futures::{StreamExt, stream::FuturesUnordered};
 use openraft::{RaftState, raft::VoteRequest};
 
-use super::{group::Group, voters::quorums_of};
+use super::{group::Group, quorums::quorums_of};
 use crate::{
     consensus::network::RaftRpc,
     storage::{Types, Vote},

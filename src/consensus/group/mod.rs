@@ -32,6 +32,8 @@
 //! * `leadership`: the leader and the term, and how they are published.
 //! * `principals_lag`: whether changes of who may do what are late here.
 //! * `propose_error`: why a proposal failed.
+//! * `quorums`: the majorities that a membership in the log needs.
+//! * `replication`: how far a member has this leader's log.
 //! * `voters`: the members that vote.
 
 mod canvass;
@@ -48,7 +50,9 @@ mod leadership;
 mod membership;
 mod principals_lag;
 mod propose_error;
+mod quorums;
 mod raft_watch;
+mod replication;
 mod rpc;
 mod slow_disk;
 mod start;

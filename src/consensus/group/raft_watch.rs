@@ -8,7 +8,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use openraft::{RaftMetrics, metrics::RaftServerMetrics};
 use tokio::time::MissedTickBehavior;
 
-use super::{group::Group, leadership::Leadership, voters::quorums_of};
+use super::{group::Group, leadership::Leadership, quorums::quorums_of};
 use crate::{
     consensus::lease::TermLease,
     storage::{Types, term_led},

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use openraft::async_runtime::watch::WatchReceiver;
 
-use super::{group::Group, voters::replicated_index};
+use super::{group::Group, replication::replicated_index};
 use crate::sequence::NodeId;
 
 /// Why no voter can take over.

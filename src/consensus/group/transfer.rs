@@ -13,7 +13,8 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use openraft::{RaftMetrics, async_runtime::watch::WatchReceiver, errors::Fatal};
 
 use super::{
-    group::Group, leadership::Leadership, propose_error::ProposeError, voters::replicated_index,
+    group::Group, leadership::Leadership, propose_error::ProposeError,
+    replication::replicated_index,
 };
 use crate::{
     consensus::lease::TermLease,

@@ -1,5 +1,4 @@
-//! The voters of the last membership that is applied on this node, for clients' routes; the quorums of a membership in the log;
-//! and how far a member has this leader's log.
+//! The voters of the last membership that is applied on this node, for clients' routes.
 //!
 //! Invariant: the version of the voters only grows.
 
@@ -14,10 +13,9 @@ use std::{
 use openraft::RaftMetrics;
 
 use crate::{
-    consensus::lease::Quorums,
     ordered_watch,
     sequence::NodeId,
-    storage::{Member, StoredMembership, Types},
+    storage::{Member, Types},
 };
 
 /// The voters of a membership that is committed.
@@ -67,18 +65,4 @@ impl AppliedVoters {
         self.voters.send_replace(Voters { version, members });
         self.version.store(version, Release);
     }
-}
-
-/// The quorums of a membership as it stands in the log.
-pub fn quorums_of(membership: &StoredMembership) -> Quorums {
-    let log_index = membership.log_id().as_ref().map_or(0, |id| id.index);
-    let voter_sets = membership.membership().get_joint_config().clone();
-    Quorums::new(log_index, voter_sets)
-}
-
-/// Up to where the log of `id` is known to match this leader's log. `None` for a node that has nothing, and on a node that
-/// does not lead.
-pub fn replicated_index(metrics: &RaftMetrics<Types>, id: NodeId) -> Option<u64> {
-    let progress = metrics.replication.as_ref()?.get(&id)?;
-    progress.as_ref().map(|log_id| log_id.index)
 }

@@ -1,37 +1,10 @@
-//! A request on its way to the leader: where it came from, what an attempt to have it answered came to, and what a caller is
-//! told after an attempt whose outcome is not known.
+//! The outcome of an attempt to have a request answered, and of all attempts so far.
 
+use super::effect::{Effect, outcome_unknown};
 use crate::{
     node::told_call::CallEnd,
-    proto::{Code, Refusal, refusal},
-    sequence::NamespaceId,
+    proto::{Refusal, refusal},
 };
-
-/// Where a request came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
-    /// A client: it may be forwarded.
-    Client,
-    /// A peer that took this node for the leader: it may not.
-    Peer {
-        /// The namespace that it takes the name for, if the leader is to compare.
-        namespace: Option<NamespaceId>,
-        /// It has asked before, and the node that was asked may have carried the request out.
-        again: bool,
-    },
-}
-
-impl Origin {
-    /// True if a peer takes the `namespace` that this node has for another one.
-    pub fn mistakes(self, namespace: NamespaceId) -> bool {
-        match self {
-            Origin::Client => false,
-            Origin::Peer { namespace: taken_for, .. } => {
-                taken_for.is_some_and(|id| id != namespace)
-            }
-        }
-    }
-}
 
 /// The outcome so far of a request that has no answer yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,33 +37,6 @@ impl SoFar {
         match self {
             SoFar::MayBeDone => effect.told_after(refusal),
             SoFar::NotDone => refusal,
-        }
-    }
-}
-
-/// The effect of a request that was carried out, if nobody gets the answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
-    /// Nothing that shows.
-    None,
-    /// One that shows. It does no harm to do it again.
-    Harmless,
-    /// Its answer is kept under the id that the caller gave it, however often it is asked for.
-    UnderId,
-    /// One that shows. To do it again is another change.
-    Change,
-}
-
-impl Effect {
-    /// The refusal for a caller after an attempt that may have carried the request out.
-    pub fn told_after(self, refusal: Refusal) -> Refusal {
-        // Libraries repeat some calls by themselves.
-        let is_repeated = matches!(refusal.code(), Code::Unavailable | Code::ResourceExhausted);
-        match self {
-            Effect::None => refusal,
-            Effect::Change if is_repeated => outcome_unknown(),
-            Effect::UnderId => outcome_unknown(),
-            Effect::Harmless | Effect::Change => refusal.may_be_done(),
         }
     }
 }
@@ -146,17 +92,10 @@ impl From<&Unanswered> for CallEnd {
     }
 }
 
-/// UNKNOWN for a request that may have been carried out.
-pub(super) fn outcome_unknown() -> Refusal {
-    let why = "a leader that was asked may have carried the request out, and none says so: ask again with the same request \
-               id, or look before you ask again";
-    refusal!(OutcomeUnknown, "{why}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::v1::Outcome;
+    use crate::proto::{Code, v1::Outcome};
 
     #[test]
     fn what_may_be_done_is_never_told_as_if_nothing_was_done() {
@@ -174,30 +113,5 @@ mod tests {
         assert_eq!(SoFar::NotDone.after::<()>(&Err(Unanswered::ELSEWHERE)), SoFar::NotDone);
         let told = |so_far: SoFar| so_far.refuse(Effect::Change, refusal!(NoLeader, "no")).code();
         assert_eq!((told(SoFar::NotDone), told(lost)), (Code::Unavailable, Code::Unknown));
-    }
-
-    #[test]
-    fn a_refusal_after_a_lost_answer_says_that_nothing_was_done_only_if_nothing_would_show() {
-        let refusals = || {
-            [refusal!(NamespaceExists, "there"), refusal!(NoLeader, "no"), refusal!(Busy, "full")]
-        };
-        let told = |effect: Effect| {
-            refusals()
-                .map(|refusal| effect.told_after(refusal))
-                .map(|told| (told.code(), told.outcome()))
-        };
-        use {Code::*, Outcome::NotDone};
-        let unknown = |code: Code| (code, Outcome::Unknown);
-        let nothing =
-            [(AlreadyExists, NotDone), (Unavailable, NotDone), (ResourceExhausted, NotDone)];
-        assert_eq!(told(Effect::None), nothing);
-        let harmless = [AlreadyExists, Unavailable, ResourceExhausted].map(unknown);
-        assert_eq!(told(Effect::Harmless), harmless);
-        // No code that libraries repeat by themselves.
-        let change = [AlreadyExists, Unknown, Unknown].map(unknown);
-        assert_eq!(told(Effect::Change), change);
-        assert_eq!(told(Effect::UnderId), [Unknown; 3].map(unknown));
-        let ongoing = refusal!(DeadlineExceeded, "it goes on").ongoing();
-        assert_eq!(Effect::Change.told_after(ongoing).outcome(), Outcome::Ongoing);
     }
 }

@@ -3,7 +3,11 @@
 
 use tokio::time::Instant;
 
-use super::attempt::{Attempt, Effect, Origin, SoFar};
+use super::{
+    attempt::{Attempt, SoFar},
+    effect::Effect,
+    origin::Origin,
+};
 use crate::{
     node::request_memory::Reservation,
     proto::Refusal,

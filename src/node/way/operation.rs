@@ -8,7 +8,8 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{
-    attempt::{Attempt, Effect, SoFar, Unanswered, outcome_unknown},
+    attempt::{Attempt, SoFar, Unanswered},
+    effect::{Effect, outcome_unknown},
     forward::Forwarder,
     patience::left,
 };

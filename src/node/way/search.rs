@@ -13,8 +13,10 @@ use tokio::time::Instant;
 
 use super::{
     Way,
-    attempt::{Attempt, Effect, Origin, SoFar, Unanswered},
+    attempt::{Attempt, SoFar, Unanswered},
+    effect::Effect,
     for_leader::{ForLeader, Waits},
+    origin::Origin,
     patience::{FENCE_RETRY, LAST_WORDS, RETRY, within},
 };
 use crate::{

@@ -8,7 +8,7 @@ use openraft::RaftMetrics;
 use super::{GroupMembership, change::MembershipChange};
 use crate::{
     clock::Instant,
-    consensus::{group::voters::replicated_index, lease::Quorums},
+    consensus::{group::replication::replicated_index, lease::Quorums},
     sequence::NodeId,
     storage::Types,
 };

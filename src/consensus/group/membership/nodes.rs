@@ -6,7 +6,7 @@ use openraft::{RaftMetrics, ServerState};
 
 use super::GroupMembership;
 use crate::{
-    consensus::{group::voters::replicated_index, lease::PeerSilence},
+    consensus::{group::replication::replicated_index, lease::PeerSilence},
     sequence::NodeId,
     storage::{Member, Types},
 };

@@ -15,7 +15,7 @@ use openraft::{
 use super::{GroupMembership, change::MembershipChange};
 use crate::{
     clock::Instant,
-    consensus::group::{ProposeError, voters::quorums_of},
+    consensus::group::{ProposeError, quorums::quorums_of},
     sequence::NodeId,
     storage::{Member, StoreError, StoredMembership, Types, term_led},
 };
