@@ -210,7 +210,7 @@ impl ManyNumbers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::allocator::section::pending::TakeAnswer;
+    use crate::allocator::section::answers::TakeAnswer;
 
     #[test]
     fn a_reason_takes_no_more_room_than_numbers_do() {

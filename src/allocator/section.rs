@@ -3,11 +3,12 @@
 //!
 //! `cursor.rs` is where one of its keys stands, and `owned.rs` what the term owns of it. `own_slot.rs` holds both for a key
 //! with a section of its own. `refill.rs` says when a section is bumped, and by how much. `queued_section.rs` adds the calls
-//! that wait for the bump (`pending.rs`, counted by `first_waiters.rs`). `floors.rs` raises floors. `holding.rs` is what people
-//! see.
+//! that wait for the bump (`pending.rs`, counted by `first_waiters.rs`), and `answers.rs` says what calls get. `floors.rs`
+//! raises floors. `holding.rs` is what people see.
 //!
 //! Invariant: no number is taken above the ceiling, and none at or below a number taken before.
 
+pub(super) mod answers;
 pub(super) mod cursor;
 pub(super) mod first_waiters;
 mod floors;

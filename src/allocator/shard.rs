@@ -27,8 +27,9 @@ use super::{
     part::SectionPlace,
     section::{
         StepChange,
+        answers::{RaiseAnswer, TakeAnswer},
         holding::Holding,
-        pending::{RaiseAnswer, ServedCall, TakeAnswer, Waiters},
+        pending::{ServedCall, Waiters},
         queued_section::QueuedSection,
     },
 };

@@ -42,7 +42,7 @@ use super::{
     received_memory::ReceivedMemory,
     record_reader,
     releaser::{self, MemoryLimits, Releaser},
-    section::pending::TakeAnswer,
+    section::answers::TakeAnswer,
     shard::Footprint,
     stage::TermStage,
 };

@@ -1,6 +1,7 @@
 //! The check of a caller: whether what it asks for is granted to it.
 //!
-//! `asker.rs` says who asks, and `guarded.rs` what a request needs. `wire.rs` has askers and principals in messages.
+//! `asker.rs` says who asks, `entrance.rs` where, and `guarded.rs` what a request needs. `wire.rs` has askers and principals in
+//! messages.
 //! `token_questions.rs` bounds how often the leader is asked about tokens. `spending.rs` bounds what a caller takes, by the
 //! counts in `quotas.rs`: `used_quota.rs` is the used part of one, and `burnt_numbers.rs` counts what a call burns.
 //! `audit.rs` tells the log who did what, and `open.rs` says what strangers reach.
@@ -14,6 +15,7 @@
 mod asker;
 mod audit;
 mod burnt_numbers;
+mod entrance;
 mod guarded;
 mod open;
 mod quotas;
@@ -24,7 +26,8 @@ mod wire;
 
 pub use self::{
     asker::{Asker, hash_of},
-    audit::{AUDIT, Entrance, RefusedCertificate},
+    audit::{AUDIT, RefusedCertificate},
+    entrance::Entrance,
     guarded::Guarded,
     open::are_peers_nodes,
     wire::written_quotas,

@@ -96,16 +96,6 @@ pub struct SectionId {
     pub key: SectionKey,
 }
 
-/// The URI by which a certificate names a node.
-pub fn node_uri(cluster: &str, node: NodeId) -> String {
-    format!("ratchet://{cluster}/{node}")
-}
-
-/// The URI by which a certificate names a client. No node has it: ids of nodes are numbers.
-pub fn client_uri(cluster: &str, name: &str) -> String {
-    format!("ratchet://{cluster}/client/{name}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,11 +122,5 @@ mod tests {
             assert_eq!(ClusterId::parse(none.as_bytes()), None, "{none}");
         }
         assert_eq!(ClusterId::parse(&[0xff; 36]), None);
-    }
-
-    #[test]
-    fn the_uris_of_nodes_and_of_clients_are_what_certificates_have_had_from_the_first() {
-        assert_eq!(node_uri("orders", 1), "ratchet://orders/1");
-        assert_eq!(client_uri("orders", "1"), "ratchet://orders/client/1");
     }
 }

@@ -5,8 +5,8 @@
 //! epoch that raised it, which never go below what was handed out. The same holds of the ceiling of a worker id, which
 //! its holder may lower to what it used.
 //!
-//! Which file uses which: `caller_ids`, `ids`, `key` and `progression` use no other; `ledger`, `request_id`, `section` and
-//! `workers` come next, then `namespace`, `accounts` and `gapless_take`, then `written_key`, `totals`, `request_book`,
+//! Which file uses which: `caller_ids`, `ids`, `key` and `progression` use no other; `certificate_uris`, `ledger`, `request_id`,
+//! `section` and `workers` come next, then `namespace`, `accounts` and `gapless_take`, then `written_key`, `totals`, `request_book`,
 //! `access` and `namespace_limits`, `namespace_change`, `command`, `table`, `namespace_life` and `worker_asks`, and
 //! last `apply`.
 
@@ -14,6 +14,7 @@ mod access;
 mod accounts;
 pub(super) mod apply;
 mod caller_ids;
+mod certificate_uris;
 mod command;
 mod gapless_take;
 mod ids;
@@ -42,9 +43,10 @@ pub use access::{
 pub use accounts::{DAYS_KEPT, DayAccounts, Skipped, SkippedBy, day_of};
 pub use apply::apply;
 pub use caller_ids::{NO_NETWORK, is_principal, network_of, principal_id};
+pub use certificate_uris::{client_uri, node_uri};
 pub use command::{Bump, Bumped, Command, NamespaceRefused, Outcome, SectionUse};
 pub use gapless_take::{FirstUse, IdsFull, MessagePart, NoRoom, PartTaken, Take, Taken};
-pub use ids::{ClusterId, NamespaceId, NodeId, SectionId, SectionKey, SetId, client_uri, node_uri};
+pub use ids::{ClusterId, NamespaceId, NodeId, SectionId, SectionKey, SetId};
 pub use key::{InvalidKey, KEY_NAME_BYTES_MAX, Key, KeyKind, OwnedKey};
 pub use ledger::{Ledger, LedgerRefused, MemoryDigest, TermEnd};
 pub use namespace::{

@@ -5,12 +5,14 @@
 //! the places for them, and `client_limit.rs` limits the connections of clients. `opening.rs` begins a connection, and
 //! `stream.rs` has its bytes. `owner.rs` says who asks over it, and `until_known.rs` limits its bytes while nobody knows that.
 //! `calls.rs` counts its calls, and `aside.rs` waits beside them for its end. `inspected_body.rs` looks at a body while it
-//! arrives: `unfinished.rs` limits its memory and its time, and `arrival.rs` says whether it is late. `reflection.rs` looks who
-//! asks the library's own service. `patient_socket.rs` and `unread_answers.rs` end answers that nobody reads.
+//! arrives: `unfinished.rs` limits its memory and its time, and `arrival.rs` says whether it is late. `answer_body.rs` has the
+//! answers until they are sent. `reflection.rs` looks who asks the library's own service. `patient_socket.rs` and
+//! `unread_answers.rs` end answers that nobody reads.
 //!
 //! Invariant: a silent connection is closed within the limits below.
 
 pub(super) mod acceptor;
+pub(super) mod answer_body;
 pub(super) mod arrival;
 pub(super) mod aside;
 pub(super) mod calls;
@@ -44,8 +46,9 @@ use tonic::Status;
 
 use self::{
     acceptor::{ConnectionLimits, accept},
+    answer_body::answered,
     aside::aside,
-    calls::{Answering, SHUTDOWN_TIME_MAX, answered},
+    calls::{Answering, SHUTDOWN_TIME_MAX},
     opening::{GREETING_TIME_MAX, Opening},
     patient_socket::Times,
     places::ConnectionPlace,

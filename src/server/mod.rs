@@ -79,7 +79,8 @@ use crate::{
 use connections::{
     Protocol,
     acceptor::ConnectionLimits,
-    calls::{Answering, holding},
+    answer_body::holding,
+    calls::Answering,
     client_limit::client_connections,
     listeners::Listeners,
     local_socket::LocalSocket,

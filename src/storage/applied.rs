@@ -9,11 +9,11 @@ use std::sync::Arc;
 use rocksdb::WriteBatch;
 
 use super::{
+    blocking::BlockingExecutor,
     codec,
     database::Database,
     error::StoreError,
     layout::{Family, generation_prefix, generations_end, meta_key},
-    options::BlockingExecutor,
     raft_types::SnapshotMeta,
     reclaimer::Reclaimer,
     snapshot::{incoming::ArrivedSnapshot, outgoing::OutgoingSnapshot},

@@ -27,7 +27,7 @@
 //! * `database`: the RocksDB database: options, reads, batches, errors.
 //!
 //! * `access`: whether this process may use a data directory, as it is mounted and owned.
-//! * `options`: what a store is given from outside, with the seams for tests, and where blocking work runs.
+//! * `options`: what a store is given from outside, with the seams for tests.
 //!
 //! * `data_dir`: which files a data directory may hold, and the lock on it.
 //! * `free_space`: measures the disk, and keeps a reserve of it.
@@ -39,12 +39,14 @@
 //! * `spare`: the file that holds the space to open the database on a full disk.
 //! * `unknown_format`: the error for a format that this release does not read.
 //!
+//! * `blocking`: where blocking work runs.
 //! * `error`: the errors of this module, and what to do about each.
 //! * `layout`: the column families and the keys in them.
 //! * `raft_runtime`: the runtime that Raft runs on.
 
 mod access;
 mod applied;
+mod blocking;
 pub mod codec;
 mod data_dir;
 mod database;
@@ -69,11 +71,12 @@ mod unwritten;
 mod writer;
 
 pub use applied::AppliedTable;
+pub use blocking::BlockingExecutor;
 pub use data_dir::LOCAL_SOCKET;
 pub use error::{StoreError, replacing};
 pub use free_space::{DiskSpace, FreeSpace, LowDisk};
 pub use log::{LogReader, LogStore};
-pub use options::{BeforeApply, BlockingExecutor, StoreOptions, UnsyncedWrites};
+pub use options::{BeforeApply, StoreOptions, UnsyncedWrites};
 pub use raft_types::{
     Entry, LogId, Member, Membership, SnapshotMeta, StoredMembership, Types, Vote, is_higher_vote,
     term_led,

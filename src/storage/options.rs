@@ -1,11 +1,13 @@
-//! The options of a store: settings, seams for tests and simulations, and the executor of blocking work.
+//! The options of a store: settings, and seams for tests and simulations.
 
 use std::{path::Path, sync::Arc};
 
 use futures::future::BoxFuture;
-use tokio::{runtime::Handle, task::JoinError};
 
-use super::free_space::{MeasureDisk, measure_disk};
+use super::{
+    blocking::BlockingExecutor,
+    free_space::{MeasureDisk, measure_disk},
+};
 use crate::{clock::Clock, metrics::Metrics, tasks::Tasks};
 
 /// A future that is awaited before each write to the table.
@@ -80,39 +82,4 @@ pub enum UnsyncedWrites {
     /// In the process's memory. For simulations: the end of the process loses them, as a power cut
     /// would.
     InProcess,
-}
-
-/// Where blocking work runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum BlockingExecutor {
-    /// On the runtime's threads for blocking work, so that a slow disk holds up no task.
-    #[default]
-    Threads,
-    /// In the calling task. For simulations: they have one thread, and their disk takes simulated time
-    /// only.
-    Inline,
-}
-
-impl BlockingExecutor {
-    /// Runs `work` and waits for its result.
-    ///
-    /// # Errors
-    /// [`JoinError`] if `work` panicked on its thread.
-    pub async fn run<T: Send + 'static>(
-        self, work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, JoinError> {
-        match self {
-            BlockingExecutor::Threads => tokio::task::spawn_blocking(work).await,
-            BlockingExecutor::Inline => Ok(work()),
-        }
-    }
-
-    /// Runs `work`. Does not wait for it if it runs on another thread.
-    pub fn run_detached(self, work: impl FnOnce() + Send + 'static) {
-        match (self, Handle::try_current()) {
-            (BlockingExecutor::Threads, Ok(runtime)) => drop(runtime.spawn_blocking(work)),
-            // Without a runtime there are no other threads.
-            (BlockingExecutor::Threads, Err(_)) | (BlockingExecutor::Inline, _) => work(),
-        }
-    }
 }

@@ -14,10 +14,10 @@ use std::sync::{
 use rocksdb::{CompactOptions, WriteBatch};
 
 use super::{
+    blocking::BlockingExecutor,
     database::Database,
     error::StoreError,
     layout::{Family, reclaimed_range, reclaims_range},
-    options::BlockingExecutor,
 };
 use crate::sequence::SetId;
 

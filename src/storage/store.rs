@@ -8,14 +8,16 @@ use rocksdb::WriteBatch;
 use serde::Serialize;
 
 use super::{
-    access, codec, data_dir,
+    access,
+    blocking::BlockingExecutor,
+    codec, data_dir,
     database::Database,
     directories::Directories,
     error::StoreError,
     free_space::FreeSpace,
     identity::{self, Marker},
     layout::{Family, founding_token_key, promise_key},
-    options::{BeforeApply, BlockingExecutor, StoreOptions},
+    options::{BeforeApply, StoreOptions},
     recovery_record,
     writer::{DiskHealth, Writer},
 };

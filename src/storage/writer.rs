@@ -23,12 +23,8 @@ use rocksdb::WriteBatch;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    database::Database,
-    error::StoreError,
-    layout::Family,
-    options::{BlockingExecutor, StoreOptions},
-    raft_types::Types,
-    unwritten::Unwritten,
+    blocking::BlockingExecutor, database::Database, error::StoreError, layout::Family,
+    options::StoreOptions, raft_types::Types, unwritten::Unwritten,
 };
 use crate::{
     clock::Instant,

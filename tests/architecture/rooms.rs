@@ -126,7 +126,7 @@ const ORDERED: [Rows; 6] = [
             &["access", "options"],
             &["data_dir", "free_space", "unwritten"],
             &["codec", "directories", "raft_types", "spare", "unknown_format"],
-            &["error", "layout", "raft_runtime"],
+            &["blocking", "error", "layout", "raft_runtime"],
         ],
     ),
 ];

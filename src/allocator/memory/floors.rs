@@ -7,7 +7,7 @@ use crate::{
         floor::{Floor, FloorOf, Raised},
         outcome::Why,
         part::SectionPlace,
-        section::pending::{AboveAnswer, RaiseAnswer, RaiseNewAnswer},
+        section::answers::{AboveAnswer, RaiseAnswer, RaiseNewAnswer},
         shard::Shard,
     },
     sequence::{Key, Namespace},

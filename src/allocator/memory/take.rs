@@ -3,7 +3,7 @@
 
 use super::{Memory, MemoryPlace, Need};
 use crate::{
-    allocator::{outcome::Why, part::SectionPlace, section::pending::TakeAnswer, shard::Shard},
+    allocator::{outcome::Why, part::SectionPlace, section::answers::TakeAnswer, shard::Shard},
     metrics::FirstTouch,
     sequence::{Key, Namespace, SectionRecord},
 };

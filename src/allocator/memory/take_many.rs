@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::{Memory, MemoryPlace, Need};
 use crate::{
-    allocator::{key_table::hasher::SHARDS, section::pending::TakeAnswer},
+    allocator::{key_table::hasher::SHARDS, section::answers::TakeAnswer},
     sequence::{Key, Namespace, SectionId, SectionRecord},
 };
 

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::{
-    allocator::section::pending::TakeAnswer,
+    allocator::section::answers::TakeAnswer,
     clock::BootClock,
     consensus::{LeaseClock, Quorums, StateMachine},
     sequence::{CeilingRaise, Command, NamespaceConfig, SectionRecord},

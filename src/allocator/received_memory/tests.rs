@@ -10,7 +10,10 @@ use crate::{
         key_table::{changed_slots::Tracking, hasher::Hasher},
         memory_reader::read_part,
         part::SectionPlace,
-        section::pending::{RaiseAnswer, ServedCall, TakeAnswer},
+        section::{
+            answers::{RaiseAnswer, TakeAnswer},
+            pending::ServedCall,
+        },
         shard::{Shard, own_keys::eviction::Swept},
     },
     clock::Instant,

@@ -7,7 +7,7 @@ use crate::{
     allocator::{
         floor::FloorOf,
         memory::{Need, shards::Shards},
-        section::pending::TakeAnswer,
+        section::answers::TakeAnswer,
         stage::TermStage,
     },
     clock::BootClock,

@@ -7,8 +7,9 @@ use tokio::sync::oneshot;
 
 use super::{
     Section, SectionAnswer,
+    answers::{RaiseAnswer, TakeAnswer},
     cursor::Cursor,
-    pending::{PendingBump, RaiseAnswer, ServedCall, TakeAnswer, Waiter, Waiters, Want},
+    pending::{PendingBump, ServedCall, Waiter, Waiters, Want},
     refill::BumpSize,
 };
 use crate::{

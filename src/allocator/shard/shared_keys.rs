@@ -32,10 +32,11 @@ use crate::{
         key_table::{KeyTable, hasher::Hasher, numbered::Numbered},
         section::{
             Section, StepChange,
+            answers::TakeAnswer,
             cursor::Cursor,
             first_waiters::FirstWaiters,
             holding::Holding,
-            pending::{ServedCall, TakeAnswer, Waiters},
+            pending::{ServedCall, Waiters},
             queued_section::QueuedSection,
         },
     },

@@ -7,7 +7,7 @@ use crate::{
     allocator::{
         floor::Floor,
         held_numbers::HeldNumbers,
-        section::pending::{AboveAnswer, TakeAnswer},
+        section::answers::{AboveAnswer, TakeAnswer},
     },
     sequence::{Key, Namespace, Range},
 };

@@ -12,7 +12,7 @@ use crate::{
         floor::{FloorOf, Raised},
         memory::KEYS_AT_ONCE,
         outcome::{ManyUnserved, Unserved},
-        section::pending::{RaiseAnswer, RaiseNewAnswer, RaisedLater},
+        section::answers::{RaiseAnswer, RaiseNewAnswer, RaisedLater},
     },
     laps::{self, Phase},
     planted_bugs::{Bug, is_planted},

@@ -13,7 +13,7 @@ use crate::{
         held_numbers::{Delivery, HeldNumbers},
         memory::{KEYS_AT_ONCE, KeyBatch},
         outcome::{ManyNumbers, ManyUnserved, RefusedPlaces},
-        section::pending::TakeAnswer,
+        section::answers::TakeAnswer,
     },
     laps::{self, Phase},
     metrics::NamespaceCounts,

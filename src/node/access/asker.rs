@@ -2,7 +2,7 @@
 
 use ring::digest::{SHA256, digest};
 
-use super::audit::Entrance;
+use super::entrance::Entrance;
 use crate::{
     consensus::Group,
     node::callers::Caller,

@@ -11,6 +11,7 @@ use std::{fmt::Display, net::IpAddr, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::entrance::Entrance;
 use crate::{
     metrics::{Interface, Label, Metrics, RefusedAt, Shown},
     node::line_rate::LineRate,
@@ -33,24 +34,6 @@ const WHY_CHARS_MAX: usize = 512;
 const CHANGE_CHARS_MAX: usize = 8_192;
 /// The outcome of a call whose caller does not wait for it. It may be carried out.
 const LEFT: &str = "CALLER_LEFT (CANCELLED)";
-
-/// Where a caller has reached this node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entrance {
-    /// Through which interface.
-    pub interface: Interface,
-    /// From which address. `None`: over the local socket.
-    pub address: Option<IpAddr>,
-    /// Whether that is the port for administrators.
-    pub is_admin_port: bool,
-}
-
-impl Entrance {
-    /// Whether it is a port for clients.
-    pub fn is_client_port(self) -> bool {
-        self.address.is_some() && !self.is_admin_port
-    }
-}
 
 /// A caller that asks this node.
 #[derive(Debug)]

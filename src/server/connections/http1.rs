@@ -16,8 +16,9 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    answer_body::answered,
     aside::aside,
-    calls::{Answering, SHUTDOWN_TIME_MAX, answered},
+    calls::{Answering, SHUTDOWN_TIME_MAX},
     patient_socket::{PatientSocket, Times},
     places::ConnectionPlace,
     stream::Stream,

@@ -25,7 +25,7 @@ use tokio_util::{
 };
 use tonic::{Status, body::Body};
 
-use super::calls::EndsEarly;
+use super::answer_body::EndsEarly;
 use crate::{
     metrics::{Interface, Metrics},
     node::{Access, Asker},

@@ -18,7 +18,7 @@ use hyper::rt::Executor;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    calls::{ANSWER, Unsent},
+    answer_body::{ANSWER, Unsent},
     patient_socket::{given_up, is_given_up},
     places::ConnectionPlace,
 };

@@ -24,7 +24,7 @@ use crate::{
         Refusal, refusal,
         v1::{NextIdsRequest, NextIdsResponse, ids_server::Ids},
     },
-    server::{connections::calls::response, metadata::time_of_call, trace_headers::trace_in},
+    server::{connections::answer_body::response, metadata::time_of_call, trace_headers::trace_in},
 };
 
 #[tonic::async_trait]

@@ -22,7 +22,8 @@ use crate::{
     proto::{Refusal, refusal, refuse},
     sequence::Wanted,
     server::connections::{
-        calls::until_sent, unfinished::CLIENT_MESSAGE_BYTES_MAX, until_known::STRANGERS_BYTES_MAX,
+        answer_body::until_sent, unfinished::CLIENT_MESSAGE_BYTES_MAX,
+        until_known::STRANGERS_BYTES_MAX,
     },
 };
 

@@ -22,7 +22,7 @@ use crate::{
     metrics::Interface,
     node::{Export, Exported},
     proto::{Refusal, refusal, refuse},
-    server::connections::calls::EndsEarly,
+    server::connections::answer_body::EndsEarly,
 };
 
 /// The row that comes first.

@@ -10,10 +10,10 @@ use super::format::Decoder;
 use crate::{
     sequence::ClusterId,
     storage::{
+        blocking::BlockingExecutor,
         database::Database,
         error::StoreError,
         layout::Family,
-        options::BlockingExecutor,
         raft_types::SnapshotMeta,
         table::{AppliedView, Generation},
     },

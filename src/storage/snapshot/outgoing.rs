@@ -10,7 +10,7 @@ use super::format::Encoder;
 use crate::{
     planted_bugs::{Bug, is_planted},
     storage::{
-        error::StoreError, layout::Family, options::BlockingExecutor, raft_types::SnapshotMeta,
+        blocking::BlockingExecutor, error::StoreError, layout::Family, raft_types::SnapshotMeta,
         table::Generation,
     },
 };

@@ -20,11 +20,11 @@ use crate::{
         ClusterId, Ledger, NamespaceId, NodeId, Principals, SectionId, SectionRecord, SetId,
     },
     storage::{
+        blocking::BlockingExecutor,
         database::Database,
         error::StoreError,
         free_space::LowDisk,
         layout::{Family, next_namespace_key, section_key},
-        options::BlockingExecutor,
         store::Store,
     },
 };

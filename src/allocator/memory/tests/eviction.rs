@@ -5,7 +5,7 @@ use crate::{
     allocator::{
         floor::{Floor, FloorOf},
         outcome::Why,
-        section::pending::{AboveAnswer, RaiseAnswer},
+        section::answers::{AboveAnswer, RaiseAnswer},
     },
     sequence::Chunk,
 };

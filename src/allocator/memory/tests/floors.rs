@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     allocator::{
         floor::{Floor, FloorOf},
-        section::pending::{AboveAnswer, RaiseAnswer, RaiseNewAnswer, TakeAnswer},
+        section::answers::{AboveAnswer, RaiseAnswer, RaiseNewAnswer, TakeAnswer},
     },
     sequence::Chunk,
 };

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::allocator::{
-    floor::FloorOf, key_table::hasher::SHARDS, outcome::Why, section::pending::RaiseAnswer,
+    floor::FloorOf, key_table::hasher::SHARDS, outcome::Why, section::answers::RaiseAnswer,
 };
 
 /// Far more new keys than may wait in the smallest memory.

@@ -8,7 +8,7 @@ use crate::{
     allocator::{
         floor::{Floor, Raised},
         key_table::hasher::Hasher,
-        section::{pending::RaiseAnswer, queued_section::Cursors},
+        section::{answers::RaiseAnswer, queued_section::Cursors},
     },
     planted_bugs::{Bug, is_planted},
     sequence::{Key, Namespace, SectionKey},

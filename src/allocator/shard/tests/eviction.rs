@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    allocator::{section::pending::RaisedLater, shard::own_keys::eviction::Swept},
+    allocator::{section::answers::RaisedLater, shard::own_keys::eviction::Swept},
     sequence::{CeilingRaise, SectionRecord, SectionUse},
 };
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     allocator::{
         floor::Raised, key_table::changed_slots::Tracking, outcome::Why,
-        section::pending::RaisedLater, shard::own_keys::eviction::Swept,
+        section::answers::RaisedLater, shard::own_keys::eviction::Swept,
     },
     sequence::SectionRecord,
 };

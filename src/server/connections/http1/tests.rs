@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     node::Config,
     server::connections::{
-        calls::EndsEarly,
+        answer_body::EndsEarly,
         patient_socket::LAST_PATIENCE,
         places::{Places, WhenFull},
     },

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::server::connections::{
-    calls::{Calls, EndsEarly, answered},
+    answer_body::{EndsEarly, answered},
+    calls::Calls,
     patient_socket::LAST_PATIENCE,
     places::{Places, WhenFull},
 };
