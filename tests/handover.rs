@@ -110,7 +110,7 @@ async fn a_transfer_waits_for_a_node_that_was_not_heard_lately() {
         shared
             .services
             .of_group
-            .handovers
+            .handovers()
             .hand_over(Some(silent), tokio::time::Instant::now() + PATIENCE)
     );
     assert!((&mut transfer).now_or_never().is_none(), "it waits");
@@ -131,7 +131,7 @@ async fn a_transfer_that_waits_while_the_term_is_lost_says_so() {
         shared
             .services
             .of_group
-            .handovers
+            .handovers()
             .hand_over(Some(silent), tokio::time::Instant::now() + PATIENCE)
     );
     assert!((&mut transfer).now_or_never().is_none(), "it waits");
@@ -187,8 +187,8 @@ async fn two_handovers_asked_for_at_once_become_one_and_leave_no_gap() {
     let shared = cluster.nodes[&leader].context();
     let deadline = tokio::time::Instant::now() + 2 * PATIENCE;
     let (transferred, stopped) = tokio::join!(
-        shared.services.of_group.handovers.hand_over(Some(to), deadline),
-        shared.services.of_group.handovers.hand_over_to_anyone(deadline)
+        shared.services.of_group.handovers().hand_over(Some(to), deadline),
+        shared.services.of_group.handovers().hand_over_to_anyone(deadline)
     );
     let leader = transferred.expect("a transfer").leader;
     assert_eq!(leader.map(|(id, _)| id), Some(to));
@@ -208,7 +208,7 @@ async fn a_handover_whose_caller_hangs_up_goes_on_and_leaves_no_gap() {
     {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         let asking =
-            std::pin::pin!(shared.services.of_group.handovers.hand_over(Some(to), deadline));
+            std::pin::pin!(shared.services.of_group.handovers().hand_over(Some(to), deadline));
         assert!(futures::poll!(asking).is_pending(), "under way");
     }
     let mut leadership = shared.group.leadership();
@@ -225,7 +225,7 @@ async fn a_term_is_handed_to_the_voter_that_fits_and_serves_on_if_none_does() {
         let leader = cluster.leader().await;
         cluster.client(leader).next_at_last(7).await;
         let context = cluster.nodes[&leader].context();
-        let handovers = &context.services.of_group.handovers;
+        let handovers = context.services.of_group.handovers();
         let term = context.group.term();
         let deadline = || tokio::time::Instant::now() + PATIENCE;
         let none = handovers.hand_over_to_one_that(term, |_| false, deadline()).await;

@@ -343,7 +343,7 @@ impl Ports {
         let is_nodes = are_peers_nodes(&context.config);
         let of_connection = move |place: &Arc<ConnectionPlace>, stream: &Stream| {
             let (group, memory) = (context.group.clone(), context.request_memory.clone());
-            let rpc_handler = context.services.of_group.rpc_handler.clone();
+            let rpc_handler = context.services.of_group.rpc_handler().clone();
             let from = stream.socket().peer_addr();
             let from = from.map_or(Ipv4Addr::UNSPECIFIED.into(), |from| from.ip());
             let caller = context.callers.at(from);

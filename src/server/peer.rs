@@ -65,7 +65,7 @@ impl PeerServices {
     async fn answer(
         &self, rpc: RaftRpc, connection: Option<&PeerConnection>, message: RaftMessage,
     ) -> Result<RaftReply, Status> {
-        let (group, handler) = (&self.context.group, &self.context.services.of_group.rpc_handler);
+        let (group, handler) = (&self.context.group, self.context.services.of_group.rpc_handler());
         let reserve = |connection: &PeerConnection| connection.reserve(message.payload.len());
         let held = connection.map(reserve).transpose()?;
         let (number, open_known) = (message.number, message.open_known);
@@ -115,7 +115,7 @@ impl PeerServices {
     pub async fn take_snapshot(
         &self, mut parts: impl Stream<Item = Result<SnapshotPart, Status>> + Send + Unpin,
     ) -> Result<RaftReply, Status> {
-        let handler = &self.context.services.of_group.rpc_handler;
+        let handler = self.context.services.of_group.rpc_handler();
         let first = next_part(handler, &mut parts)
             .await?
             .ok_or_else(|| Status::invalid_argument("the snapshot has no parts"))?;
@@ -134,11 +134,11 @@ impl PeerServices {
     /// Receives the memory of a leader that hands over to this node.
     ///
     /// # Errors
-    /// Those of `LedTerms::take_memory`.
+    /// Those of `GroupServices::take_memory`.
     pub async fn receive_memory(
         &self, parts: impl Stream<Item = Result<MemoryPart, Status>> + Send + Unpin,
     ) -> Result<MemoryReply, Status> {
-        Ok(self.context.services.of_group.led.take_memory(parts.map_err(Refusal::from)).await?)
+        Ok(self.context.services.of_group.take_memory(parts.map_err(Refusal::from)).await?)
     }
 
     /// Answers a stream of forwarded requests.

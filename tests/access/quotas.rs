@@ -195,7 +195,7 @@ async fn a_call_that_comes_after_its_term_was_closed_is_counted_by_the_next_lead
     // Its key is new, so it waits for a step. As long as nobody polls it, it stays inside the term, which is not handed off.
     let mut inside = Box::pin(here.numbers.serve(&first, Origin::Client, deadline));
     assert!(futures::poll!(&mut inside).is_pending(), "it waits for a step");
-    let handovers = &here.services.of_group.handovers;
+    let handovers = here.services.of_group.handovers();
     let mut handing = pin!(handovers.hand_over(None, deadline));
     tokio::select! {
         biased;

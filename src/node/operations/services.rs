@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use futures::Stream;
+
 use crate::{
     consensus::RpcHandler,
     node::{
@@ -18,24 +20,58 @@ use crate::{
         terms::LedTerms,
         way::Way,
     },
+    proto::{
+        Refusal,
+        peer::{MemoryPart, MemoryReply},
+        v1,
+    },
 };
 
-/// The services of one Raft group: a node with several has several of these.
+/// The services of one Raft group: a node with several has several of these. The node alone sees the parts; its methods are for
+/// the interfaces.
 pub struct GroupServices {
     /// It answers the group's peers.
-    pub rpc_handler: Arc<RpcHandler>,
+    pub(in crate::node) rpc_handler: Arc<RpcHandler>,
     /// The terms that this node leads.
-    pub led: Arc<LedTerms>,
+    pub(in crate::node) led: Arc<LedTerms>,
     /// The way to the leader.
-    pub way: Arc<Way>,
+    pub(in crate::node) way: Arc<Way>,
     /// Transfers of the leadership.
-    pub handovers: Arc<Handovers>,
+    pub(in crate::node) handovers: Arc<Handovers>,
     /// Worker ids, and the numbers of ids.
-    pub leader_ids: LeaderIds,
+    pub(in crate::node) leader_ids: LeaderIds,
     /// The namespaces and their keys.
-    pub namespaces: Namespaces,
+    pub(in crate::node) namespaces: Namespaces,
     /// The changes of grants, tokens and quotas.
-    pub grants: Grants,
+    pub(in crate::node) grants: Grants,
+}
+
+impl GroupServices {
+    /// It answers the group's peers.
+    pub fn rpc_handler(&self) -> &Arc<RpcHandler> {
+        &self.rpc_handler
+    }
+
+    /// Transfers of the leadership. The interfaces have them carried out as operations; tests ask for them here.
+    pub fn handovers(&self) -> &Arc<Handovers> {
+        &self.handovers
+    }
+
+    /// Takes in the memory of the leader that this node follows. Returns what has arrived and is kept.
+    ///
+    /// # Errors
+    /// Those of `LedTerms::take_memory`.
+    pub async fn take_memory(
+        &self, parts: impl Stream<Item = Result<MemoryPart, Refusal>> + Send + Unpin,
+    ) -> Result<MemoryReply, Refusal> {
+        self.led.take_memory(parts).await
+    }
+
+    /// The first `limit` namespaces in the order of their creation, as far as this node has applied it, and how many there are
+    /// in all.
+    pub fn first_namespaces(&self, limit: usize) -> (Vec<v1::Namespace>, usize) {
+        self.namespaces.first(limit)
+    }
 }
 
 /// The services that carry operations out.

@@ -163,7 +163,7 @@ async fn gather(context: &Arc<NodeContext>) -> View {
         let name = SkipCause::VALUES[cause.place()];
         (name, context.metrics.skipped(*cause))
     };
-    let (namespaces, namespaces_count) = context.services.of_group.namespaces.first(NAMESPACES_MAX);
+    let (namespaces, namespaces_count) = context.services.of_group.first_namespaces(NAMESPACES_MAX);
     let stranger = Owner::nobody().asker();
     View {
         node: context.config.node_id,

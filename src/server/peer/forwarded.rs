@@ -76,7 +76,7 @@ pub async fn administer(
     context: &Arc<NodeContext>, message: AdministerRequest,
 ) -> Result<(AdministerReply, Option<Reservation>), Status> {
     use administer_reply::Reply;
-    context.services.of_group.rpc_handler.check_header(message.header.as_ref())?;
+    context.services.of_group.rpc_handler().check_header(message.header.as_ref())?;
     let operation = ServedOperation::by_leader(&message.method).ok_or_else(|| {
         refusal!(Unsupported, "no leader of this release carries out {:?}", message.method)
     })?;
@@ -117,7 +117,7 @@ async fn answer_requests(
     let mut caller = None;
     let mut asked_last = None;
     let mut is_first = true;
-    let rpc_handler = &context.services.of_group.rpc_handler;
+    let rpc_handler = context.services.of_group.rpc_handler();
     loop {
         while let Some(Some(done)) = working.next().now_or_never() {
             match done {

@@ -168,7 +168,7 @@ mod tests {
         let context = node.context();
         let over = |certified, is_nodes| PeerConnection {
             group: context.group.clone(),
-            rpc_handler: context.services.of_group.rpc_handler.clone(),
+            rpc_handler: context.services.of_group.rpc_handler().clone(),
             memory: context.request_memory.clone(),
             caller: context.callers.at([10, 0, 0, 1].into()),
             certified,
