@@ -124,7 +124,7 @@ pub use traces::{EndedSpan, SpanKind, TraceContext, Traces};
 pub use way::{
     attempt::{Attempt, SoFar, Unanswered},
     for_leader::ForLeader,
-    forward::{Forwarder, MERGED_BYTES_MAX, NoReply},
+    forward::{MERGED_BYTES_MAX, NoReply},
     origin::Origin,
     patience::{deadline_in, time_to_answer},
     search::leader_of,

@@ -53,7 +53,8 @@ pub enum NoReply {
     Late(NodeId),
 }
 
-/// Keeps a stream to each node that it has forwarded to.
+/// Keeps a stream to each node that it has forwarded to. It is a part of the way to one group's leader, and ends with that: the
+/// header of each message names the group's set, so groups cannot share a stream.
 pub struct Forwarder {
     sender: Arc<MessageSender>,
     transport: Arc<dyn Transport>,
