@@ -2,8 +2,9 @@
 //!
 //! `formation.rs` is how a node without data comes into a cluster, and `founding_claim.rs` into which one. `claimed_node.rs`
 //! keeps that claim. `rejoin.rs` is how a node with data comes back, and `lost_directory.rs` stops one whose data was lost.
-//! `greeting.rs` asks other nodes who they are, `formation/hello.rs` answers, and `introductions.rs` keeps what they said.
-//! `changes.rs` adds and removes members, and `reach.rs` sees that they reach each other.
+//! `greeting.rs` asks other nodes who they are, `formation/hello.rs` answers, `not_met.rs` says whether to ask again, and
+//! `introductions.rs` keeps what they said. `changes.rs` adds and removes members, and `reach.rs` sees that they reach each
+//! other.
 //!
 //! Invariant: a caller whose route is up to date costs two comparisons and nothing else.
 
@@ -14,6 +15,7 @@ mod founding_claim;
 pub(super) mod greeting;
 pub(super) mod introductions;
 pub(super) mod lost_directory;
+mod not_met;
 mod reach;
 pub(super) mod rejoin;
 

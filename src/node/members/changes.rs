@@ -64,7 +64,8 @@ impl ByLeader for v1::AddNodeRequest {
             check_id(id, &members.group.view.former_members())?;
         }
         let was_open = members.group.view.principals().is_open();
-        let member = members.introduce(id, peer_address, Purpose::Add).await?;
+        let member =
+            members.introduce(id, peer_address, Purpose::Add).await.map_err(Refusal::from)?;
         by.check_still(&members.group, self.wanted())?;
         if !members.group.view.principals().is_open() {
             check_peer_addresses(&members.config, [peer_address].into_iter())?;

@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use tokio::{sync::Mutex, time::Instant};
 
-use super::founding_claim::{Claim, Founder, FoundingClaim};
+use super::{
+    founding_claim::{Claim, Founder, FoundingClaim},
+    not_met::NotMet,
+};
 use crate::{
     consensus::ThisNode,
     node::common::Common,
@@ -40,15 +43,15 @@ impl ClaimedNode {
     /// has begun goes on to its end even if the caller leaves.
     ///
     /// # Errors
-    /// As [`FoundingClaim::claim`]; FAILED_PRECONDITION if a message of a cluster has reached the node; INTERNAL if the disk
-    /// fails, and the node stops.
-    pub async fn be_held_by(&self, claim: Claim) -> Result<(), Refusal> {
+    /// [`NotMet::NotYet`] while another one holds it. FAILED_PRECONDITION if a message of a cluster has reached the node;
+    /// INTERNAL if the disk fails, and the node stops.
+    pub async fn be_held_by(&self, claim: Claim) -> Result<(), NotMet> {
         let mut held = self.claim.clone().lock_owned().await;
         let (this_node, set) = (self.this_node.clone(), self.set);
         let me = this_node.id;
         let claiming = async move {
             let mut claimed = held.clone();
-            let renews = claimed.claim(claim, me, Instant::now())?;
+            let renews = claimed.claim(claim, me, Instant::now()).map_err(NotMet::NotYet)?;
             match this_node.be_claimed(renews).await {
                 Ok(true) => {
                     // Whichever member leads first will need it.
@@ -58,18 +61,18 @@ impl ClaimedNode {
                     *held = claimed;
                     Ok(())
                 }
-                Ok(false) => Err(refusal!(
+                Ok(false) => Err(NotMet::Refused(refusal!(
                     WrongState,
                     "a message of a cluster has reached node {me} already; see ratchet status there"
-                )),
+                ))),
                 Err(error) => {
                     this_node.tasks.fail(Fault::CannotGoOn(error.to_string()));
-                    Err(refusal!(Internal, "{error}"))
+                    Err(NotMet::Refused(refusal!(Internal, "{error}")))
                 }
             }
         };
         let claiming = tokio::spawn(self.this_node.tasks.watched("a claim", claiming));
-        claiming.await.unwrap_or_else(|error| Err(refusal!(Internal, "{error}")))
+        claiming.await.unwrap_or_else(|error| Err(NotMet::Refused(refusal!(Internal, "{error}"))))
     }
 
     /// The founder has given its attempt up.

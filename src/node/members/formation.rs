@@ -20,7 +20,7 @@ use tokio::{
 
 use super::{
     Members, claimed_node::ClaimedNode, founding_claim::Founder, greeting::Purpose,
-    reach::check_reach,
+    not_met::NotMet, reach::check_reach,
 };
 use crate::{
     consensus::{Group, ThisNode},
@@ -32,7 +32,7 @@ use crate::{
         stopping::Stopping,
         way::patience::time_to_tell,
     },
-    proto::{Code, Refusal, refusal, refuse, v1},
+    proto::{Refusal, refusal, refuse, v1},
     sequence::{NodeId, PrincipalKey, TokenHash},
     storage::{LOCAL_SOCKET, Member},
     tasks::Fault,
@@ -261,13 +261,16 @@ impl Founding {
             let claimed = timeout_at(latest, self.claim_twice(founder, &members)).await;
             let why = match claimed {
                 Ok(Ok(())) => return Ok(members),
-                Ok(Err(refusal)) => refusal,
-                Err(_) => refusal!(NotFounded, "a node of peers gave no second answer"),
+                Ok(Err(why)) => why,
+                Err(_) => {
+                    let why = refusal!(NotFounded, "a node of peers gave no second answer");
+                    NotMet::NotYet(why)
+                }
             };
             self.claimed_node.give_up(founder).await;
-            let may_change = why.code() == Code::Unavailable && !self.group.is_formed();
+            let may_change = matches!(why, NotMet::NotYet(_)) && !self.group.is_formed();
             if !may_change || Instant::now() + RETRY >= latest {
-                return Err(why);
+                return Err(why.into());
             }
             tokio::time::sleep(RETRY).await;
         }
@@ -277,7 +280,7 @@ impl Founding {
     /// claim has run out, is another one.
     async fn claim_twice(
         &self, founder: Founder, members: &BTreeMap<NodeId, Member>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), NotMet> {
         for (&id, met) in members.iter().chain(members) {
             let member = if id == self.config.node_id {
                 self.take_part_in(founder, true).await?;
@@ -289,7 +292,7 @@ impl Founding {
             if member != *met {
                 let why =
                     format!("node {id} at {} has another incarnation meanwhile", met.peer_address);
-                refuse!(NotFounded, "{why}");
+                return Err(NotMet::NotYet(refusal!(NotFounded, "{why}")));
             }
         }
         Ok(())
@@ -325,13 +328,13 @@ impl Founding {
         let mut why = format!("node {id} at {address}: no answer yet");
         loop {
             match timeout_at(latest, self.members.introduce(id, address, purpose)).await {
-                Ok(Err(refusal)) if refusal.code() == Code::Unavailable => {
+                Ok(Err(NotMet::NotYet(refusal))) => {
                     if refusal.message() != why {
                         tracing::info!("waiting for {}", refusal.message());
                         why = refusal.message().to_owned();
                     }
                 }
-                Ok(answer) => return answer,
+                Ok(answer) => return answer.map_err(Refusal::from),
                 Err(_) => {
                     refuse!(
                         NotFounded,

@@ -53,7 +53,7 @@ impl FoundingClaim {
     /// is told that it is claimed.
     ///
     /// # Errors
-    /// UNAVAILABLE while another one holds it.
+    /// UNAVAILABLE while another one holds it: it may be claimed later.
     pub fn claim(&mut self, claim: Claim, me: NodeId, now: Instant) -> Result<bool, Refusal> {
         let other = self.0.filter(|(held, _)| *held != claim);
         if let Some((held, since)) = other {

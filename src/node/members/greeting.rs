@@ -13,6 +13,7 @@ use super::{
     Members,
     founding_claim::Founder,
     introductions::{Introduction, this_build},
+    not_met::NotMet,
 };
 use crate::{
     consensus::{Destination, Transport},
@@ -20,9 +21,8 @@ use crate::{
     ordered_watch,
     proto::{
         Code, Refusal,
-        peer::{Founding, HelloRequest},
+        peer::{Founding, HelloRequest, HelloResponse},
         refusal, refuse,
-        v1::Reason,
     },
     sequence::{ClusterId, NodeId},
     storage::{Member, replacing},
@@ -109,11 +109,11 @@ impl Members {
     /// Of an address that a caller names, nothing is told but what a node says that answers there.
     ///
     /// # Errors
-    /// UNAVAILABLE if nobody answers, FAILED_PRECONDITION if it is another node, has other timings or refuses,
-    /// ALREADY_EXISTS if it belongs to a cluster.
+    /// [`NotMet::NotYet`] if nobody answers, or the node takes no part yet; FAILED_PRECONDITION if it is another node, has
+    /// other timings or refuses, ALREADY_EXISTS if it belongs to a cluster.
     pub(super) async fn introduce(
         &self, id: NodeId, address: &str, purpose: Purpose,
-    ) -> Result<Member, Refusal> {
+    ) -> Result<Member, NotMet> {
         let founding = match purpose {
             Purpose::Found(founder, claims) => Some(Founding {
                 founders: self.config.peers.clone(),
@@ -161,10 +161,10 @@ impl Members {
         }
         // A fresh node tells it. 0 would stand for any directory.
         if answering.member.incarnation == 0 {
-            refuse!(
+            return Err(NotMet::NotYet(refusal!(
                 NotHeardYet,
                 "node {id} at {address} does not tell which data directory it has; ask again"
-            );
+            )));
         }
         Ok(answering.member)
     }
@@ -183,7 +183,7 @@ impl Members {
         });
         for why in join_all(asked).await.into_iter().flatten() {
             match why {
-                NotGreeted::Refused(refusal) => return Err(refusal),
+                NotGreeted::Told(why) => return Err(why.into()),
                 NotGreeted::NoAnswer(why) => tracing::warn!(
                     "it is not known whether a member has peer_tls = require, which it needs in a cluster with tokens: {why}"
                 ),
@@ -207,18 +207,18 @@ impl Members {
     /// so it is told what a node says, and else always the same. The log tells the rest.
     async fn ask_who_is_named(
         &self, id: NodeId, address: &str, request: HelloRequest,
-    ) -> Result<GreetedNode, Refusal> {
+    ) -> Result<GreetedNode, NotMet> {
         let asked = ask_who(&self.transport, id, address, request).await;
         asked.map_err(|why| match why {
-            NotGreeted::Refused(refusal) => refusal,
+            NotGreeted::Told(why) => why,
             NotGreeted::NoAnswer(why) => {
                 tracing::warn!("{why}");
-                refusal!(
+                NotMet::NotYet(refusal!(
                     NotHeardYet,
                     "node {id} at {address}: no node of this cluster answers there; see that it runs and listens there, and \
                      that its certificate is good if nodes speak TLS with one another. The log of node {} tells what was wrong",
                     self.config.node_id
-                )
+                ))
             }
         })
     }
@@ -232,11 +232,31 @@ struct GreetedNode {
     member: Member,
 }
 
+impl GreetedNode {
+    /// The node `id` at `address`, as its answer tells.
+    fn that_says(
+        id: NodeId, address: &str, hello: HelloResponse,
+    ) -> Result<GreetedNode, NotGreeted> {
+        if !hello.not_yet.is_empty() {
+            let why = refusal!(NotFounded, "node {id} at {address}: {}", hello.not_yet);
+            return Err(NotGreeted::Told(NotMet::NotYet(why)));
+        }
+        Ok(GreetedNode {
+            is_formed: hello.formed,
+            member: Member {
+                peer_address: address.to_owned(),
+                client_address: hello.client_address,
+                incarnation: hello.incarnation,
+            },
+        })
+    }
+}
+
 /// Why no node has answered a greeting with what it is.
 #[derive(Debug)]
 enum NotGreeted {
-    /// The node that answers there refuses the greeting, or the address is none.
-    Refused(Refusal),
+    /// The node that answers there says so, or the address is none.
+    Told(NotMet),
     /// No node answers there.
     NoAnswer(Refusal),
 }
@@ -245,20 +265,21 @@ impl NotGreeted {
     /// As the failure of a greeting to node `id` at `address` says it.
     fn by(id: NodeId, address: &str, failure: Refusal) -> NotGreeted {
         let why = format!("node {id} at {address}: {failure}");
-        // A node refuses for these reasons. A failed connection, and a process that is no node, have others.
-        let is_nodes = matches!(failure.code(), Code::FailedPrecondition | Code::InvalidArgument)
-            || failure.reason() == Reason::NotFounded;
-        match is_nodes {
-            true => NotGreeted::Refused(failure.retold(why)),
-            false => NotGreeted::NoAnswer(refusal!(NotHeardYet, "{why}")),
+        // A node refuses with these codes. A failed connection, and a process that is no node, have others.
+        match failure.code() {
+            Code::FailedPrecondition | Code::InvalidArgument => {
+                NotGreeted::Told(NotMet::Refused(failure.retold(why)))
+            }
+            _ => NotGreeted::NoAnswer(refusal!(NotHeardYet, "{why}")),
         }
     }
 }
 
-impl From<NotGreeted> for Refusal {
+impl From<NotGreeted> for NotMet {
     fn from(why: NotGreeted) -> Self {
         match why {
-            NotGreeted::Refused(refusal) | NotGreeted::NoAnswer(refusal) => refusal,
+            NotGreeted::Told(why) => why,
+            NotGreeted::NoAnswer(refusal) => NotMet::NotYet(refusal),
         }
     }
 }
@@ -268,16 +289,9 @@ async fn ask_who(
     transport: &Arc<dyn Transport>, id: NodeId, address: &str, request: HelloRequest,
 ) -> Result<GreetedNode, NotGreeted> {
     check_address("peer_address", address)
-        .map_err(|invalid| NotGreeted::Refused(refusal!(InvalidRequest, "{invalid}")))?;
+        .map_err(|invalid| NotGreeted::Told(refusal!(InvalidRequest, "{invalid}").into()))?;
     match transport.hello(Destination { node: id, address }, request, HELLO_TIMEOUT).await {
-        Ok(hello) => Ok(GreetedNode {
-            is_formed: hello.formed,
-            member: Member {
-                peer_address: address.to_owned(),
-                client_address: hello.client_address,
-                incarnation: hello.incarnation,
-            },
-        }),
+        Ok(hello) => GreetedNode::that_says(id, address, hello),
         Err(failure) => Err(NotGreeted::by(id, address, failure)),
     }
 }
@@ -297,19 +311,37 @@ fn id_bytes(id: Option<ClusterId>) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::v1::Reason;
 
     #[test]
     fn a_refusal_of_a_node_is_told_from_a_greeting_that_no_node_answers() {
         let by = |failure| NotGreeted::by(2, "a:1", failure);
-        for refusal in [refusal!(WrongState, "no"), refusal!(NotFounded, "no")] {
+        for refusal in [refusal!(WrongState, "no"), refusal!(InvalidRequest, "no")] {
             let reason = refusal.reason();
-            let NotGreeted::Refused(told) = by(refusal) else { panic!("{reason:?}") };
+            let NotGreeted::Told(NotMet::Refused(told)) = by(refusal) else { panic!("{reason:?}") };
             assert_eq!((told.reason(), told.message()), (reason, "node 2 at a:1: no"));
         }
-        for failure in [refusal!(Unspecified, "no"), refusal!(Unauthenticated, "no")] {
+        let failures = [
+            refusal!(Unspecified, "no"),
+            refusal!(Unauthenticated, "no"),
+            refusal!(NotFounded, "no"),
+        ];
+        for failure in failures {
             let reason = failure.reason();
             let NotGreeted::NoAnswer(told) = by(failure) else { panic!("{reason:?}") };
             assert_eq!((told.reason(), told.message()), (Reason::NotHeardYet, "node 2 at a:1: no"));
         }
+    }
+
+    #[test]
+    fn a_node_that_takes_no_part_yet_is_asked_again_because_it_says_so() {
+        let says = |not_yet: &str| {
+            let hello = HelloResponse { not_yet: not_yet.to_owned(), ..HelloResponse::default() };
+            GreetedNode::that_says(2, "a:1", hello).map_err(NotMet::from)
+        };
+        let Err(NotMet::NotYet(why)) = says("it is claimed") else { panic!("it takes no part") };
+        assert_eq!(why.message(), "node 2 at a:1: it is claimed");
+        assert_eq!(why.code(), Code::Unavailable);
+        assert!(says("").is_ok());
     }
 }

@@ -266,8 +266,8 @@ impl Table for TableChange {
                 None => self.read_section(id),
             };
         };
-        // Every replica must come to the same record, whatever it has in memory. Not in a release: it is a read of the table for
-        // each section of an entry whose record is in memory, which is what the memory saves. A machine reads 100 000 to
+        // Every replica must come to the same record, whatever it has in memory. Not in a release: it is a read of the table
+        // for each section of an entry whose record is in memory, which is what the memory saves. A machine reads 100 000 to
         // 200 000 records a second (docs/performance.md, "Ten million records").
         debug_assert_eq!(
             SectionRecord {

@@ -11,6 +11,7 @@ use crate::{
         members::{
             founding_claim::{Claim, Founder},
             introductions::{Introduction, this_build},
+            not_met::NotMet,
         },
     },
     proto::{
@@ -25,7 +26,7 @@ use crate::{
 impl Founding {
     /// Answers a greeting. The caller may be a stranger: a fresh node tells the founding node, or the leader that
     /// adds it, which data directory it has. A member tells nobody, since a stranger who knew it could speak to
-    /// this node as a member; its peers know it from the membership.
+    /// this node as a member; its peers know it from the membership. A fresh node that takes no part yet answers that.
     ///
     /// # Errors
     /// FAILED_PRECONDITION if the caller expects another node or directory, belongs to another cluster, or has another
@@ -83,7 +84,14 @@ impl Founding {
             self.check_acknowledged(request.from, acknowledged)?;
         }
         if !self.group.is_formed() {
-            self.be_claimed(request).await?;
+            match self.be_claimed(request).await {
+                Ok(()) => {}
+                Err(NotMet::NotYet(why)) => {
+                    let not_yet = why.message().to_owned();
+                    return Ok(HelloResponse { not_yet, ..HelloResponse::default() });
+                }
+                Err(NotMet::Refused(why)) => return Err(why),
+            }
         }
         // An entry of the cluster may have come meanwhile.
         let formed = self.group.is_formed();
@@ -104,18 +112,23 @@ impl Founding {
             build: Some(this_build()),
             resp_address: self.members.advertised.resp.clone(),
             http_address: self.members.advertised.http.clone(),
+            not_yet: String::new(),
         })
     }
 
     /// Lets this fresh node be met or claimed by a founder, or by the leader that is about to add it.
     ///
     /// # Errors
-    /// UNAVAILABLE if the leader does not know its cluster's id yet; FAILED_PRECONDITION if strangers reach this node, and
-    /// strangers are granted something in the cluster. Else as [`Founding::be_met`] and `ClaimedNode::be_held_by`.
-    async fn be_claimed(&self, request: &HelloRequest) -> Result<(), Refusal> {
+    /// [`NotMet::NotYet`] if the leader does not know its cluster's id yet; FAILED_PRECONDITION if strangers reach this node,
+    /// and strangers are granted something in the cluster. Else as [`Founding::be_met`] and `ClaimedNode::be_held_by`.
+    async fn be_claimed(&self, request: &HelloRequest) -> Result<(), NotMet> {
         if request.adds {
             let cluster = ClusterId::from_bytes(&request.cluster_id).ok_or_else(|| {
-                refusal!(NotFounded, "node {} does not know its cluster's id yet", request.from)
+                let from = request.from;
+                NotMet::NotYet(refusal!(
+                    NotFounded,
+                    "node {from} does not know its cluster's id yet"
+                ))
             })?;
             if request.is_open_to_strangers {
                 check_joining(&self.config)?;
@@ -132,7 +145,7 @@ impl Founding {
     ///
     /// # Errors
     /// FAILED_PRECONDITION if the founder's `peers` differs from this node's. Else as [`Founding::take_part_in`].
-    async fn be_met(&self, from: NodeId, founding: &peer::Founding) -> Result<(), Refusal> {
+    async fn be_met(&self, from: NodeId, founding: &peer::Founding) -> Result<(), NotMet> {
         if founding.founders != self.config.peers {
             refuse!(
                 WrongState,
@@ -154,8 +167,9 @@ impl Founding {
     ///
     /// # Errors
     /// FAILED_PRECONDITION if a cluster of its name knows the node; if strangers reach it, and the founder has no token; or if
-    /// strangers pass for nodes here, and the founder has one. Else as `ClaimedNode::be_held_by`.
-    pub(super) async fn take_part_in(&self, founder: Founder, claims: bool) -> Result<(), Refusal> {
+    /// strangers pass for nodes here, and the founder has one. [`NotMet::NotYet`] if the node was started just now. Else as
+    /// `ClaimedNode::be_held_by`.
+    pub(super) async fn take_part_in(&self, founder: Founder, claims: bool) -> Result<(), NotMet> {
         self.check_never_known()?;
         match founder.admin {
             Some(_) => check_peer_port(&self.config)?,
@@ -191,14 +205,14 @@ impl Founding {
     /// anything yet.
     ///
     /// # Errors
-    /// UNAVAILABLE.
-    fn check_has_listened(&self) -> Result<(), Refusal> {
+    /// [`NotMet::NotYet`].
+    fn check_has_listened(&self) -> Result<(), NotMet> {
         match Instant::now() < self.listens_until {
-            true => Err(refusal!(
+            true => Err(NotMet::NotYet(refusal!(
                 NotFounded,
                 "node {} listens whether a cluster knows it",
                 self.config.node_id
-            )),
+            ))),
             false => Ok(()),
         }
     }
