@@ -7,8 +7,8 @@
 //!
 //! Which file uses which: `caller_ids`, `ids`, `key` and `progression` use no other; `certificate_uris`, `ledger`,
 //! `request_id`, `section` and `workers` come next, then `namespace`, `accounts` and `gapless_take`, then `written_key`,
-//! `totals`, `request_book`, `access` and `namespace_limits`, `namespace_change`, `command`, `table`, `namespace_life` and `worker_asks`, and
-//! last `apply`.
+//! `totals`, `request_book`, `access` and `namespace_limits`, `namespace_change`, `command`, `table`, `namespace_life` and
+//! `worker_asks`, and last `apply`.
 
 mod access;
 mod accounts;
