@@ -23,7 +23,7 @@ use ratchet::{
             access_client::AccessClient, admin_client::AdminClient,
         },
     },
-    sequence::{AccessChange, Command, Grant, Outcome, PRINCIPALS_MAX, PrincipalKey},
+    sequence::{AccessChange, Command, EntryOutcome, Grant, PRINCIPALS_MAX, PrincipalKey},
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -214,7 +214,7 @@ async fn grant_unchecked(cluster: &Cluster, grants: Vec<Grant>) {
     let change = AccessChange::Grant { key, grants, principals_max: PRINCIPALS_MAX };
     let term = group.leadership().borrow().term;
     let granted = group.propose(term, Command::ChangeAccess(change)).await;
-    assert_eq!(granted.expect("applied"), Outcome::Access(Ok(())));
+    assert_eq!(granted.expect("applied"), EntryOutcome::Access(Ok(())));
 }
 
 /// A stream over which node 1 has answered a request of a member, which says that it is node 1, too.

@@ -9,7 +9,7 @@ use ratchet::{
     metrics::{FirstTouch, HandoverEnd, SetMetrics, SkipCause},
     node::Config,
     proto::v1::{CreateNamespaceRequest, Key, KeyKind},
-    sequence::{Command, MemoryDigest, Outcome, TermEnd},
+    sequence::{Command, EntryOutcome, MemoryDigest, TermEnd},
 };
 
 const STEP: u64 = 10_000;
@@ -176,7 +176,7 @@ async fn a_successor_that_holds_no_memory_any_more_begins_above_what_was_used() 
     let term = group.leadership().borrow().term;
     let hand_off = Command::EndTerm(TermEnd::HandOff { successor, digest });
     let handed_off = group.propose(term, hand_off).await.expect("logged");
-    assert_eq!(handed_off, Outcome::TermEnded);
+    assert_eq!(handed_off, EntryOutcome::TermEnded);
     lose_the_leader_to(&cluster, successor).await;
     let number = cluster.client(successor).next_at_last(1).await;
     assert!(number > STEP, "{number}: the old term may have used its chunk to the end");

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     consensus::{Group, ProposeError, TermLease},
-    sequence::{Bump, Bumped, Command, Outcome, Skipped},
+    sequence::{Bump, Bumped, Command, EntryOutcome, Skipped},
 };
 
 /// The most sections that one log entry bumps; the entry then has some 200 KB.
@@ -137,7 +137,7 @@ async fn bump(
     };
     let answers = match outcome {
         // Every bump has an answer.
-        Outcome::Bumped(answers) if answers.len() == bumps.len() => answers,
+        EntryOutcome::Bumped(answers) if answers.len() == bumps.len() => answers,
         other => {
             let asked = bumps.len();
             return Err(ProposeError::Refused(format!(

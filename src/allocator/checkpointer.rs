@@ -16,7 +16,7 @@ use tokio::{sync::Notify, time::Instant};
 use super::memory::Memory;
 use crate::{
     consensus::{Group, ProposeError},
-    sequence::{Command, Outcome},
+    sequence::{Command, EntryOutcome},
 };
 
 /// How long a term goes on before it checkpoints anything: a new leader has enough to do.
@@ -76,7 +76,7 @@ async fn checkpoint(group: &Group, memory: &Memory, limit: usize) -> ControlFlow
     let now_ms = memory.wall_ms();
     let checkpointing = group.propose(memory.term(), Command::Checkpoint { sections, now_ms });
     let why = match checkpointing.await {
-        Ok(Outcome::Written(checkpointed)) => {
+        Ok(EntryOutcome::Written(checkpointed)) => {
             memory.set_metrics().checkpointed_sections.inc_by(checkpointed);
             return ControlFlow::Continue(());
         }

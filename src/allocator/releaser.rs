@@ -28,7 +28,7 @@ use crate::{
     consensus::{Group, TermLease},
     metrics::EvictionCause,
     planted_bugs::{Bug, is_planted},
-    sequence::{Command, Outcome, SectionUse},
+    sequence::{Command, EntryOutcome, SectionUse},
 };
 
 /// The most sections in an entry while keys wait for room.
@@ -187,7 +187,7 @@ impl Releaser {
             return Ok(());
         }
         let release = Command::Release { sections: released.to_vec(), now_ms: memory.wall_ms() };
-        let all = Outcome::Written(released.len() as u64);
+        let all = EntryOutcome::Written(released.len() as u64);
         self.group.propose_for(memory.term(), release, &all).await
     }
 }

@@ -52,7 +52,7 @@ use crate::{
     laps,
     metrics::{CountsGuard, Metrics, NamespaceCounts},
     planted_bugs::{Bug, is_planted},
-    sequence::{Command, Key, Namespace, Outcome, Range, SectionUse, SkippedBy, TermEnd},
+    sequence::{Command, EntryOutcome, Key, Namespace, Range, SectionUse, SkippedBy, TermEnd},
 };
 
 /// How long a call that waits for the disk or the log stays in a term that is closed. Most bumps that are under way then come
@@ -266,7 +266,7 @@ impl Term {
             TermEnd::Return => TermStage::Returned,
         };
         let entry = Command::EndTerm(last);
-        self.group.propose_for(self.term(), entry, &Outcome::TermEnded).await?;
+        self.group.propose_for(self.term(), entry, &EntryOutcome::TermEnded).await?;
         if !is_early {
             // If the term was lost meanwhile, its memory is abandoned, and the entry counts all the same.
             self.memory.gate().advance(end);

@@ -15,7 +15,7 @@ use openraft::{
 use crate::{
     metrics::{Metrics, SkipCause},
     planted_bugs::{Bug, is_planted},
-    sequence::{Bumped, Command, NamespaceId, Outcome, PartTaken, SetId, Table, Taken, apply},
+    sequence::{Bumped, Command, EntryOutcome, NamespaceId, PartTaken, SetId, Table, Taken, apply},
     storage::{
         AppliedTable, AppliedView, ArrivedSnapshot, BeforeApply, BlockingExecutor, Entry,
         IncomingSnapshot, LogId, OutgoingSnapshot, Snapshot, SnapshotData, SnapshotMeta, Store,
@@ -116,7 +116,7 @@ fn gone() -> io::Error {
 /// The outcome of an entry.
 struct Applied {
     term: u64,
-    outcome: Outcome,
+    outcome: EntryOutcome,
     /// How many numbers it counted as skipped by leaders that ended, by namespace.
     skipped: Vec<(NamespaceId, u64)>,
     /// The greatest ceilings of namespaces that it raised.
@@ -141,7 +141,7 @@ struct Ceiling {
 /// # Panics
 /// If the outcome is that of another command.
 fn ceilings_after(
-    table: &mut TableChange, command: &Command, outcome: &Outcome,
+    table: &mut TableChange, command: &Command, outcome: &EntryOutcome,
 ) -> Result<Vec<Ceiling>, StoreError> {
     // The greatest that the entry came to in each namespace, and whether for a floor.
     let mut raised: BTreeMap<NamespaceId, (u64, bool)> = BTreeMap::new();
@@ -150,7 +150,7 @@ fn ceilings_after(
         *greatest = (*greatest).max((ceiling, is_floor));
     };
     let now_ms = match (command, outcome) {
-        (Command::Bump { bumps, now_ms, .. }, Outcome::Bumped(answers)) => {
+        (Command::Bump { bumps, now_ms, .. }, EntryOutcome::Bumped(answers)) => {
             assert_eq!(bumps.len(), answers.len(), "each bump has an answer");
             for (bump, answer) in bumps.iter().zip(answers) {
                 if let Bumped::Chunk(chunk) = answer {
@@ -159,7 +159,7 @@ fn ceilings_after(
             }
             *now_ms
         }
-        (Command::Take { parts, now_ms, .. }, Outcome::Took(answers)) => {
+        (Command::Take { parts, now_ms, .. }, EntryOutcome::Took(answers)) => {
             assert_eq!(parts.len(), answers.len(), "each part has an answer");
             for (part, answer) in parts.iter().zip(answers) {
                 let PartTaken::Taken(taken) = answer else { continue };
@@ -207,7 +207,7 @@ fn apply_entries(
         }
         let term = log_id.committed_leader_id().term;
         let (outcome, ceilings) = match entry.payload {
-            EntryPayload::Blank => (Outcome::None, Vec::new()),
+            EntryPayload::Blank => (EntryOutcome::None, Vec::new()),
             EntryPayload::Normal(command) => {
                 if let Command::Bump { bumps, .. } = &command {
                     change.read_ahead(bumps.iter().map(|bump| &bump.section))?;
@@ -220,7 +220,7 @@ fn apply_entries(
                 let before = meta.membership.membership().nodes().map(|(id, _)| *id);
                 change.remove_members(before.filter(|id| membership.get_node(id).is_none()));
                 meta.membership = StoredMembership::new(Some(log_id), membership);
-                (Outcome::None, Vec::new())
+                (EntryOutcome::None, Vec::new())
             }
         };
         meta.last_applied = Some(log_id);
@@ -347,7 +347,7 @@ mod tests {
         let raise = CeilingRaise { numbers: 100, unused_max: 100, step: 10, up_to: 0 };
         let bumps = vec![Bump { section, raise }];
         let command = Command::Bump { bumps, skipped: vec![], now_ms: 0 };
-        let _ = ceilings_after(&mut table.change(), &command, &Outcome::Bumped(vec![]));
+        let _ = ceilings_after(&mut table.change(), &command, &EntryOutcome::Bumped(vec![]));
     }
 
     #[tokio::test]

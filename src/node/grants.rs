@@ -28,7 +28,7 @@ use crate::{
     consensus::{Group, ThisNode},
     proto::{Refusal, peer, refusal, refuse, v1},
     sequence::{
-        AccessChange, AccessRefused, Command, Grant, InvalidAccess, Outcome, PRINCIPALS_MAX,
+        AccessChange, AccessRefused, Command, EntryOutcome, Grant, InvalidAccess, PRINCIPALS_MAX,
         PrincipalKey, PrincipalRecord, Principals, TokenRecord, Verb, Wanted, check_token_name,
     },
 };
@@ -97,8 +97,8 @@ impl Grants {
         })?;
         let proposed = proposed.map_err(|error| refusal!(Internal, "{error}"))?;
         match proposed.map_err(proposal_failed)? {
-            Outcome::Access(Ok(())) => Ok(()),
-            Outcome::Access(Err(refused)) => Err(told(&refused).into()),
+            EntryOutcome::Access(Ok(())) => Ok(()),
+            EntryOutcome::Access(Err(refused)) => Err(told(&refused).into()),
             other => Err(refusal!(Internal, "unexpected outcome: {other:?}").into()),
         }
     }

@@ -297,7 +297,8 @@ mod tests {
         node::{Asker, CheckedRequest, Origin, Unanswered},
         proto::v1::{self, Key, NextRequest, Reason, key},
         sequence::{
-            Bump, Bumped, CeilingRaise, Chunk, Command, NamespaceId, Outcome, SectionId, SectionKey,
+            Bump, Bumped, CeilingRaise, Chunk, Command, EntryOutcome, NamespaceId, SectionId,
+            SectionKey,
         },
     };
 
@@ -341,7 +342,7 @@ mod tests {
                 .context()
                 .group
                 .propose(term, Command::Bump { bumps: vec![bump], skipped: vec![], now_ms: 0 });
-            if let Ok(Outcome::Bumped(bumped)) = proposed.await
+            if let Ok(EntryOutcome::Bumped(bumped)) = proposed.await
                 && let [Bumped::Chunk(chunk)] = bumped[..]
             {
                 return chunk;

@@ -31,8 +31,8 @@ use crate::{
     consensus::Group,
     proto::{Refusal, refusal, refuse, v1},
     sequence::{
-        Command, InvalidNamespace, KeyKind, Namespace, NamespaceChange, NamespaceConfig,
-        NamespaceRefused, Outcome, Verb, Wanted, is_as_created,
+        Command, EntryOutcome, InvalidNamespace, KeyKind, Namespace, NamespaceChange,
+        NamespaceConfig, NamespaceRefused, Verb, Wanted, is_as_created,
     },
 };
 
@@ -67,8 +67,8 @@ impl Namespaces {
 
     async fn change(&self, term: &Term, command: Command) -> Attempt<v1::Namespace> {
         match self.group.propose(term.term(), command).await.map_err(proposal_failed)? {
-            Outcome::Namespace(Ok(namespace)) => Ok(to_wire(&namespace)),
-            Outcome::Namespace(Err(refused)) => Err(refusal(&refused).into()),
+            EntryOutcome::Namespace(Ok(namespace)) => Ok(to_wire(&namespace)),
+            EntryOutcome::Namespace(Err(refused)) => Err(refusal(&refused).into()),
             other => Err(refusal!(Internal, "unexpected outcome: {other:?}").into()),
         }
     }
@@ -209,7 +209,7 @@ impl ByLeader for v1::DeleteNamespaceRequest {
         let delete = Command::DeleteNamespace { name, forget };
         let deleted = namespaces.group.propose(term.term(), delete).await;
         match deleted.map_err(proposal_failed)? {
-            Outcome::NamespaceDeleted(Ok(left)) => {
+            EntryOutcome::NamespaceDeleted(Ok(left)) => {
                 let floor = left.map(|tombstone| tombstone.floor);
                 let leased = left.map(|tombstone| tombstone.leased);
                 let leased = leased.filter(|leased| !leased.is_none());
@@ -218,7 +218,7 @@ impl ByLeader for v1::DeleteNamespaceRequest {
                     ids_after_ms: leased.map(|leased| leased.ceiling_ms),
                 })
             }
-            Outcome::NamespaceDeleted(Err(refused)) => Err(refusal(&refused).into()),
+            EntryOutcome::NamespaceDeleted(Err(refused)) => Err(refusal(&refused).into()),
             other => Err(refusal!(Internal, "unexpected outcome: {other:?}").into()),
         }
     }

@@ -9,7 +9,7 @@
 use super::{
     access::{AccessChange, AccessRefused},
     accounts::{DAYS_KEPT, DayAccounts, EntryAccounts, day_of},
-    command::{Bump, Bumped, Command, Outcome, SectionUse},
+    command::{Bump, Bumped, Command, EntryOutcome, SectionUse},
     gapless_take::{FirstUse, MessagePart, NoRoom, PartTaken, Take, Taken},
     ids::{NamespaceId, SectionId},
     ledger::{Ledger, LedgerRefused},
@@ -26,9 +26,11 @@ use crate::planted_bugs::{Bug, is_planted};
 /// Applies one committed command of `term` to the table.
 ///
 /// # Errors
-/// If the table cannot be read. A refusal is not an error but an [`Outcome`], since every node must come to
+/// If the table cannot be read. A refusal is not an error but an [`EntryOutcome`], since every node must come to
 /// the same one.
-pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Outcome, T::Error> {
+pub fn apply<T: Table>(
+    table: &mut T, term: u64, command: &Command,
+) -> Result<EntryOutcome, T::Error> {
     use Command::*;
     match command {
         Bump { bumps, skipped, now_ms } => write_sections(table, term, *now_ms, |table, entry| {
@@ -36,7 +38,7 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
                 entry.accounts.add(numbers.namespace, (*numbers).into());
             }
             let bumped = bumps.iter().map(|bump| apply_bump(table, entry, bump));
-            bumped.collect::<Result<_, _>>().map(Outcome::Bumped)
+            bumped.collect::<Result<_, _>>().map(EntryOutcome::Bumped)
         }),
         Trim { sections, now_ms } => write_sections(table, term, *now_ms, |table, entry| {
             lower_each(table, entry, sections, SectionRecord::trim)
@@ -50,27 +52,29 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
                 let written = rewrite(table, entry, section, SectionRecord::checkpoint)?;
                 checkpointed += u64::from(written == Some(true));
             }
-            Ok(Outcome::Written(checkpointed))
+            Ok(EntryOutcome::Written(checkpointed))
         }),
-        BeginEpoch => change_ledger(table, |ledger| ledger.begin_epoch(term).map(Outcome::InEpoch)),
+        BeginEpoch => {
+            change_ledger(table, |ledger| ledger.begin_epoch(term).map(EntryOutcome::InEpoch))
+        }
         TakeOver { successor, digest } => change_ledger(table, |ledger| {
-            ledger.take_over(term, *successor, *digest).map(Outcome::InEpoch)
+            ledger.take_over(term, *successor, *digest).map(EntryOutcome::InEpoch)
         }),
         EndTerm(end) => change_ledger(table, |ledger| {
             let done = ledger.end_term(term, *end);
-            done.map(|()| Outcome::TermEnded)
+            done.map(|()| EntryOutcome::TermEnded)
         }),
         CreateNamespace { config, namespaces_max } => {
-            namespace_life::create(table, config, *namespaces_max).map(Outcome::Namespace)
+            namespace_life::create(table, config, *namespaces_max).map(EntryOutcome::Namespace)
         }
         UpdateNamespace { name, change } => {
-            namespace_life::update(table, name, change).map(Outcome::Namespace)
+            namespace_life::update(table, name, change).map(EntryOutcome::Namespace)
         }
         FoundNamespaces(namespaces) => {
-            namespace_life::found(table, namespaces).map(|()| Outcome::None)
+            namespace_life::found(table, namespaces).map(|()| EntryOutcome::None)
         }
         DeleteNamespace { name, forget } => {
-            namespace_life::delete(table, name, *forget).map(Outcome::NamespaceDeleted)
+            namespace_life::delete(table, name, *forget).map(EntryOutcome::NamespaceDeleted)
         }
         Take { remembering, parts, no_room, count_max, now_ms } => {
             write_sections(table, term, *now_ms, |table, entry| {
@@ -86,14 +90,14 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
                     parts.iter().map(|part| apply_part(table, entry, &mut book, limits, part));
                 let taken = taken.collect::<Result<Vec<_>, _>>()?;
                 table.put_request_book(book);
-                Ok(Outcome::Took(taken))
+                Ok(EntryOutcome::Took(taken))
             })
         }
         Workers { asks, now_ms } => {
-            worker_asks::apply_asks(table, asks, *now_ms).map(Outcome::Workers)
+            worker_asks::apply_asks(table, asks, *now_ms).map(EntryOutcome::Workers)
         }
-        NameCluster(id) => namespace_life::name_cluster(table, *id).map(|()| Outcome::None),
-        ChangeAccess(change) => change_access(table, change).map(Outcome::Access),
+        NameCluster(id) => namespace_life::name_cluster(table, *id).map(|()| EntryOutcome::None),
+        ChangeAccess(change) => change_access(table, change).map(EntryOutcome::Access),
     }
 }
 
@@ -124,8 +128,8 @@ struct EntryState {
 /// Lets `write` write sections, if `term` may.
 fn write_sections<T: Table>(
     table: &mut T, term: u64, now_ms: u64,
-    write: impl FnOnce(&mut T, &mut EntryState) -> Result<Outcome, T::Error>,
-) -> Result<Outcome, T::Error> {
+    write: impl FnOnce(&mut T, &mut EntryState) -> Result<EntryOutcome, T::Error>,
+) -> Result<EntryOutcome, T::Error> {
     let ledger = table.ledger()?;
     match ledger.check_writer(term) {
         Ok(()) => {
@@ -135,7 +139,7 @@ fn write_sections<T: Table>(
             add_accounts(table, day_of(now_ms), entry.accounts)?;
             Ok(outcome)
         }
-        Err(refused) => Ok(Outcome::Refused(refused)),
+        Err(refused) => Ok(EntryOutcome::Refused(refused)),
     }
 }
 
@@ -168,15 +172,15 @@ fn add_accounts<T: Table>(
 }
 
 fn change_ledger<T: Table>(
-    table: &mut T, change: impl FnOnce(&mut Ledger) -> Result<Outcome, LedgerRefused>,
-) -> Result<Outcome, T::Error> {
+    table: &mut T, change: impl FnOnce(&mut Ledger) -> Result<EntryOutcome, LedgerRefused>,
+) -> Result<EntryOutcome, T::Error> {
     let mut ledger = table.ledger()?;
     match change(&mut ledger) {
         Ok(outcome) => {
             table.put_ledger(ledger);
             Ok(outcome)
         }
-        Err(refused) => Ok(Outcome::Refused(refused)),
+        Err(refused) => Ok(EntryOutcome::Refused(refused)),
     }
 }
 
@@ -384,7 +388,7 @@ fn apply_take<T: Table>(
 fn lower_each<T: Table>(
     table: &mut T, entry: &mut EntryState, sections: &[SectionUse],
     lower: impl Fn(SectionRecord, Progression, u64, u64) -> Option<SectionRecord>,
-) -> Result<Outcome, T::Error> {
+) -> Result<EntryOutcome, T::Error> {
     let mut lowered = 0;
     for SectionUse { section, used, skipped } in sections {
         let lower = |before, progression, epoch| lower(before, progression, epoch, *used);
@@ -396,7 +400,7 @@ fn lower_each<T: Table>(
         // There is nothing to return of a section whose namespace is gone.
         lowered += u64::from(written != Some(false));
     }
-    Ok(Outcome::Written(lowered))
+    Ok(EntryOutcome::Written(lowered))
 }
 
 /// Writes what `change` makes of a section's record, if anything. `None` if the section's namespace is gone.

@@ -183,9 +183,9 @@ pub struct SectionUse {
     pub skipped: u64,
 }
 
-/// The outcome of a command.
+/// The outcome of a log entry: what its command did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Outcome {
+pub enum EntryOutcome {
     /// The entry has no other outcome: it is blank, changes the members, or founds the cluster.
     None,
     /// An answer for each bump, in order.

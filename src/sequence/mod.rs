@@ -44,7 +44,7 @@ pub use accounts::{DAYS_KEPT, DayAccounts, Skipped, SkippedBy, day_of};
 pub use apply::apply;
 pub use caller_ids::{NO_NETWORK, is_principal, network_of, principal_id};
 pub use certificate_uris::{client_uri, node_uri};
-pub use command::{Bump, Bumped, Command, NamespaceRefused, Outcome, SectionUse};
+pub use command::{Bump, Bumped, Command, EntryOutcome, NamespaceRefused, SectionUse};
 pub use gapless_take::{FirstUse, IdsFull, MessagePart, NoRoom, PartTaken, Take, Taken};
 pub use ids::{ClusterId, NamespaceId, NodeId, SectionId, SectionKey, SetId};
 pub use key::{InvalidKey, KEY_NAME_BYTES_MAX, Key, KeyKind, OwnedKey};

@@ -6,7 +6,7 @@ use openraft::{raft::AppendEntriesResponse, type_config::alias};
 use serde::{Deserialize, Serialize};
 
 use super::raft_runtime::Runtime;
-use crate::sequence::{Command, NodeId, Outcome};
+use crate::sequence::{Command, EntryOutcome, NodeId};
 
 openraft::declare_raft_types!(
     /// The types of our Raft.
@@ -16,7 +16,7 @@ openraft::declare_raft_types!(
     /// a leadership transfer allowed could then do so within the leader's lease.
     pub Types:
         D = Command,
-        R = Outcome,
+        R = EntryOutcome,
         NodeId = NodeId,
         Node = Member,
         Term = u64,

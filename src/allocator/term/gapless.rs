@@ -36,8 +36,8 @@ use crate::{
     metrics::NamespaceCounts,
     planted_bugs::{Bug, is_planted},
     sequence::{
-        Command, FirstUse, Key, MessagePart, NoRoom, Outcome, PartTaken, Remembering, SectionId,
-        SectionKey, Taken,
+        Command, EntryOutcome, FirstUse, Key, MessagePart, NoRoom, PartTaken, Remembering,
+        SectionId, SectionKey, Taken,
     },
     storage::LowDisk,
 };
@@ -226,7 +226,7 @@ impl Taker {
     #[tracing::instrument(level = "debug", name = "propose", skip_all, fields(term = self.lease.term(), parts = parts.len()))]
     async fn propose(
         &self, remembering: Remembering, parts: Vec<MessagePart>,
-    ) -> (Vec<MessagePart>, Result<Outcome, ProposeError>) {
+    ) -> (Vec<MessagePart>, Result<EntryOutcome, ProposeError>) {
         let (started, entry) = (self.clock.now(), self.memory.begin_entry());
         let low = self.group.view.limiting_disk();
         let no_room = low.map(|LowDisk { free_mb, reserve_mb, .. }| NoRoom { free_mb, reserve_mb });
@@ -252,11 +252,11 @@ impl Taker {
     /// Why the term must end.
     fn answer(
         &self, calls: Vec<TakeReply>, parts: &[MessagePart],
-        proposed: Result<Outcome, ProposeError>,
+        proposed: Result<EntryOutcome, ProposeError>,
     ) -> Result<(), String> {
         let (may_be_taken, why) = match proposed {
             // Every part has an answer.
-            Ok(Outcome::Took(answers)) if parts.len() == answers.len() => {
+            Ok(EntryOutcome::Took(answers)) if parts.len() == answers.len() => {
                 for (reply, (part, taken)) in calls.into_iter().zip(parts.iter().zip(answers)) {
                     // If the caller has gone, what it was given comes back and counts as skipped.
                     drop(reply.send(self.give(part, taken)));
@@ -264,7 +264,7 @@ impl Taker {
                 return Ok(());
             }
             // The term may not write: the entry did nothing.
-            Ok(Outcome::Refused(refused)) => (false, refused.to_string()),
+            Ok(EntryOutcome::Refused(refused)) => (false, refused.to_string()),
             Ok(outcome) => (true, format!("the answer was {outcome:?}")),
             Err(error) => (!matches!(error, ProposeError::NotLeader(_)), error.to_string()),
         };

@@ -38,7 +38,7 @@ use crate::{
     },
     metrics::SetMetrics,
     ordered_watch,
-    sequence::{Command, NodeId, Outcome},
+    sequence::{Command, EntryOutcome, NodeId},
     storage::{AppliedView, StoreError, Types, term_led},
     tasks::Fault,
 };
@@ -278,7 +278,7 @@ impl Group {
     /// [`ProposeError::NotLeader`] if this node does not lead `term`: nothing was proposed.
     /// [`ProposeError::Unknown`] if the leadership was lost meanwhile: the command may have been applied,
     /// or may still be. [`ProposeError::Stopped`] if Raft has stopped.
-    pub async fn propose(&self, term: u64, command: Command) -> Result<Outcome, ProposeError> {
+    pub async fn propose(&self, term: u64, command: Command) -> Result<EntryOutcome, ProposeError> {
         let outcome = self.try_propose(term, command).await;
         if outcome.is_err() {
             self.set_metrics.proposals_failed.inc();
@@ -291,7 +291,7 @@ impl Group {
     /// # Errors
     /// A text that says why it did not come to `expected`.
     pub async fn propose_for(
-        &self, term: u64, command: Command, expected: &Outcome,
+        &self, term: u64, command: Command, expected: &EntryOutcome,
     ) -> Result<(), String> {
         match self.propose(term, command).await {
             Ok(outcome) if outcome == *expected => Ok(()),
@@ -300,7 +300,7 @@ impl Group {
         }
     }
 
-    async fn try_propose(&self, term: u64, command: Command) -> Result<Outcome, ProposeError> {
+    async fn try_propose(&self, term: u64, command: Command) -> Result<EntryOutcome, ProposeError> {
         let (responder, answer) =
             ProgressResponder::<Types, ClientWriteResult<Types>>::complete_only();
         self.raft

@@ -11,7 +11,7 @@ use crate::{
     allocator::Term,
     metrics::SkipCause,
     node::Config,
-    sequence::{Command, Outcome, SectionUse, TermEnd},
+    sequence::{Command, EntryOutcome, SectionUse, TermEnd},
 };
 
 /// How many sections one log entry trims at most.
@@ -95,7 +95,7 @@ impl Handovers {
                 return false;
             }
             let trim = Command::Trim { sections: entry.to_vec(), now_ms: self.clock.wall_ms() };
-            let all = Outcome::Written(entry.len() as u64);
+            let all = EntryOutcome::Written(entry.len() as u64);
             if let Err(why) = self.group.propose_for(term.term(), trim, &all).await {
                 tracing::warn!(why, "some ceilings could not be returned");
                 return false;

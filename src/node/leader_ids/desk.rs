@@ -16,7 +16,9 @@ use crate::{
     consensus::{Group, TermLease},
     node::wall_clock::ids_time::IdsTime,
     proto::Refusal,
-    sequence::{AHEAD_MAX_MS, Command, NamespaceId, Outcome, WorkerAct, WorkerAnswer, WorkerAsk},
+    sequence::{
+        AHEAD_MAX_MS, Command, EntryOutcome, NamespaceId, WorkerAct, WorkerAnswer, WorkerAsk,
+    },
     storage::read_workers,
 };
 
@@ -188,7 +190,7 @@ impl Clerk {
         };
         match proposed {
             // Every ask has an answer.
-            Ok(Outcome::Workers(answers)) if answers.len() == replies.len() => {
+            Ok(EntryOutcome::Workers(answers)) if answers.len() == replies.len() => {
                 self.group.set_metrics.worker_entries.inc();
                 for ((reply, worker), answer) in replies.into_iter().zip(workers).zip(answers) {
                     if let WorkerAnswer::Leased(lease) = &answer {

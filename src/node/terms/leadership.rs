@@ -11,8 +11,8 @@ use crate::{
     planted_bugs::{Bug, is_planted},
     random,
     sequence::{
-        AccessChange, ClusterId, Command, Grant, LedgerRefused, MemoryDigest, NamespaceConfig,
-        NodeId, Outcome, TermEnd,
+        AccessChange, ClusterId, Command, EntryOutcome, Grant, LedgerRefused, MemoryDigest,
+        NamespaceConfig, NodeId, TermEnd,
     },
 };
 
@@ -153,11 +153,11 @@ impl LedTerms {
         &self, lease: &TermLease, first: Command,
     ) -> Option<Result<u64, LedgerRefused>> {
         match self.propose_in(lease, first).await? {
-            Ok(Outcome::InEpoch(epoch)) => {
+            Ok(EntryOutcome::InEpoch(epoch)) => {
                 assert!(epoch > 0, "term {} has chunks, and no epoch has begun", lease.term());
                 Some(Ok(epoch))
             }
-            Ok(Outcome::Refused(refused)) => Some(Err(refused)),
+            Ok(EntryOutcome::Refused(refused)) => Some(Err(refused)),
             Ok(outcome) => self.end_without_chunks(lease, &format!("the answer was {outcome:?}")),
             Err(error) => self.end_without_chunks(lease, &error.to_string()),
         }
@@ -167,7 +167,7 @@ impl LedTerms {
     /// follow the leadership.
     async fn propose_in(
         &self, lease: &TermLease, command: Command,
-    ) -> Option<Result<Outcome, ProposeError>> {
+    ) -> Option<Result<EntryOutcome, ProposeError>> {
         tokio::select! {
             biased;
             proposed = self.group.propose(lease.term(), command) => Some(proposed),
@@ -238,7 +238,7 @@ impl LedTerms {
         let (grants, now_ms) = (Grant::everything(), self.clock.wall_ms());
         let found = AccessChange::Found { admin, grants, now_ms };
         match self.propose_in(lease, Command::ChangeAccess(found)).await {
-            Some(Ok(Outcome::Access(Ok(())))) => {
+            Some(Ok(EntryOutcome::Access(Ok(())))) => {
                 tracing::info!(token = admin.id(), "a token is needed from the beginning");
                 true
             }

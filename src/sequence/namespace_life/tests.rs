@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 
 use crate::sequence::{
-    Bump, Bumped, CeilingRaise, Chunk, ClusterId, Command, KeyKind, Namespace, NamespaceChange,
-    NamespaceConfig, NamespaceId, NamespaceRefused, Outcome, SectionId, SectionKey, SectionUse,
-    WorkerAct, WorkerAnswer, WorkerAsk, WorkerRecord,
+    Bump, Bumped, CeilingRaise, Chunk, ClusterId, Command, EntryOutcome, KeyKind, Namespace,
+    NamespaceChange, NamespaceConfig, NamespaceId, NamespaceRefused, SectionId, SectionKey,
+    SectionUse, WorkerAct, WorkerAnswer, WorkerAsk, WorkerRecord,
     tests::memory_table::{MemoryTable, bumps, checkpoints, run, trims},
 };
 
@@ -13,7 +13,7 @@ fn founded() -> MemoryTable {
     let mut table = MemoryTable::default();
     let book = NamespaceConfig { step: 10, ..NamespaceConfig::new("book") };
     run(&mut table, 1, Command::FoundNamespaces(vec![book]));
-    assert_eq!(run(&mut table, 1, Command::BeginEpoch), Outcome::InEpoch(1));
+    assert_eq!(run(&mut table, 1, Command::BeginEpoch), EntryOutcome::InEpoch(1));
     table
 }
 
@@ -26,7 +26,7 @@ fn bump(table: &mut MemoryTable, term: u64, namespace: NamespaceId, numbers: u64
     let raise = CeilingRaise { numbers, unused_max: numbers, step: numbers, up_to: 0 };
     let section = section(namespace, 7);
     match run(table, term, bumps(vec![Bump { section, raise }])) {
-        Outcome::Bumped(answers) => answers[0],
+        EntryOutcome::Bumped(answers) => answers[0],
         other => panic!("{other:?}"),
     }
 }
@@ -37,7 +37,7 @@ fn chunk(old: u64, new: u64) -> Bumped {
 
 fn create(table: &mut MemoryTable, config: NamespaceConfig) -> Result<Namespace, NamespaceRefused> {
     match run(table, 1, Command::create_namespace(config)) {
-        Outcome::Namespace(created) => created,
+        EntryOutcome::Namespace(created) => created,
         other => panic!("{other:?}"),
     }
 }
@@ -45,7 +45,7 @@ fn create(table: &mut MemoryTable, config: NamespaceConfig) -> Result<Namespace,
 fn update(table: &mut MemoryTable, change: NamespaceChange) -> Result<Namespace, NamespaceRefused> {
     let name = "book".to_owned();
     match run(table, 1, Command::UpdateNamespace { name, change }) {
-        Outcome::Namespace(updated) => updated,
+        EntryOutcome::Namespace(updated) => updated,
         other => panic!("{other:?}"),
     }
 }
@@ -53,7 +53,7 @@ fn update(table: &mut MemoryTable, change: NamespaceChange) -> Result<Namespace,
 fn delete(table: &mut MemoryTable, forget: bool) -> Result<Option<u64>, NamespaceRefused> {
     let name = "book".to_owned();
     match run(table, 1, Command::DeleteNamespace { name, forget }) {
-        Outcome::NamespaceDeleted(deleted) => {
+        EntryOutcome::NamespaceDeleted(deleted) => {
             deleted.map(|tombstone| tombstone.map(|tombstone| tombstone.floor))
         }
         other => panic!("{other:?}"),
@@ -66,7 +66,7 @@ fn lease(table: &mut MemoryTable, namespace: NamespaceId, now_ms: u64) -> Option
     let ask = WorkerAsk { namespace, worker: 3, act };
     let asks = vec![ask];
     match run(table, 1, Command::Workers { asks, now_ms }) {
-        Outcome::Workers(answers) => match &answers[..] {
+        EntryOutcome::Workers(answers) => match &answers[..] {
             [WorkerAnswer::Leased(lease)] => Some(lease.clone()),
             [WorkerAnswer::NoNamespace] => None,
             other => panic!("{other:?}"),
@@ -85,7 +85,7 @@ fn a_cluster_is_founded_once_and_what_was_deleted_since_does_not_come_back() {
     let mut table = founded();
     delete(&mut table, false).unwrap();
     let again = Command::FoundNamespaces(vec![NamespaceConfig::new("book")]);
-    assert_eq!(run(&mut table, 2, again), Outcome::None);
+    assert_eq!(run(&mut table, 2, again), EntryOutcome::None);
     assert!(table.namespaces.is_empty());
     let none = Command::FoundNamespaces(Vec::new());
     let mut empty = MemoryTable::default();
@@ -100,7 +100,7 @@ fn a_cluster_gets_its_id_once() {
     let mut table = founded();
     let [first, second] = [1, 2].map(|byte| ClusterId::from_random([byte; 16]));
     for id in [first, second] {
-        assert_eq!(run(&mut table, 1, Command::NameCluster(id)), Outcome::None);
+        assert_eq!(run(&mut table, 1, Command::NameCluster(id)), EntryOutcome::None);
         assert_eq!(table.cluster_id, Some(first));
     }
 }
@@ -264,7 +264,7 @@ fn a_key_of_ten_thousand_numbers_has_half_of_them_left_after_a_hundred_crashes()
                 let raise = CeilingRaise { numbers: step, unused_max: step, step, up_to: 0 };
                 let asked = bumps(vec![Bump { section: seat.clone(), raise }]);
                 match run(&mut table, term, asked) {
-                    Outcome::Bumped(answers) => match answers[0] {
+                    EntryOutcome::Bumped(answers) => match answers[0] {
                         Bumped::Chunk(chunk) => progression.first_above(chunk.old),
                         other => panic!("{other:?} in term {term}"),
                     },
@@ -297,9 +297,9 @@ fn a_leader_that_returns_a_deleted_namespaces_sections_writes_nothing() {
     bump(&mut table, 1, old, 10);
     delete(&mut table, false).unwrap();
     let used = SectionUse { section: section(old, 7), used: 3, skipped: 0 };
-    assert_eq!(run(&mut table, 1, trims(vec![used])), Outcome::Written(1));
+    assert_eq!(run(&mut table, 1, trims(vec![used])), EntryOutcome::Written(1));
     let checkpoint = checkpoints(vec![section(old, 7)]);
-    assert_eq!(run(&mut table, 1, checkpoint), Outcome::Written(0));
+    assert_eq!(run(&mut table, 1, checkpoint), EntryOutcome::Written(0));
     assert!(table.sections.is_empty() && table.totals.is_empty());
 }
 
@@ -377,7 +377,7 @@ proptest! {
                 Step::Bump(key, numbers) => {
                     let raise = CeilingRaise { numbers, unused_max: numbers, step: numbers, up_to: 0 };
                     let asked = vec![Bump { section: section(id, key), raise }];
-                    let Outcome::Bumped(answers) = run(&mut table, term, bumps(asked)) else {
+                    let EntryOutcome::Bumped(answers) = run(&mut table, term, bumps(asked)) else {
                         panic!("not bumped");
                     };
                     let Bumped::Chunk(chunk) = answers[0] else { panic!("{answers:?}") };
@@ -387,7 +387,8 @@ proptest! {
                 }
                 Step::BeginEpoch => {
                     term += 1;
-                    let Outcome::InEpoch(epoch) = run(&mut table, term, Command::BeginEpoch) else {
+                    let begun = run(&mut table, term, Command::BeginEpoch);
+                    let EntryOutcome::InEpoch(epoch) = begun else {
                         panic!("no epoch");
                     };
                     let given = table.sections.values().filter_map(|record| record.epoch_chunk(progression, epoch));

@@ -6,8 +6,8 @@ use std::{
 };
 
 use crate::sequence::{
-    Bump, ClusterId, Command, DayAccounts, IdPlace, IdShare, Ledger, Namespace, NamespaceId,
-    NamespaceTotals, Outcome, PartId, PrincipalKey, PrincipalRecord, Principals, QueuedId,
+    Bump, ClusterId, Command, DayAccounts, EntryOutcome, IdPlace, IdShare, Ledger, Namespace,
+    NamespaceId, NamespaceTotals, PartId, PrincipalKey, PrincipalRecord, Principals, QueuedId,
     Remembered, RequestBook, RequestId, SectionId, SectionRecord, SectionUse, Table, Tombstone,
     WorkerRecord, apply,
 };
@@ -53,7 +53,7 @@ pub fn releases(sections: Vec<SectionUse>) -> Command {
 }
 
 /// Applies a command of `term`.
-pub fn run(table: &mut MemoryTable, term: u64, command: Command) -> Outcome {
+pub fn run(table: &mut MemoryTable, term: u64, command: Command) -> EntryOutcome {
     let Ok(outcome) = apply(table, term, &command);
     outcome
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use crate::sequence::{
-    Command, NamespaceConfig, NamespaceId, Outcome, WorkerAct, WorkerAnswer, WorkerAsk,
+    Command, EntryOutcome, NamespaceConfig, NamespaceId, WorkerAct, WorkerAnswer, WorkerAsk,
     tests::memory_table::{MemoryTable, run},
 };
 
@@ -15,7 +15,7 @@ fn create(table: &mut MemoryTable, format: Option<&str>) -> NamespaceId {
     let config =
         NamespaceConfig { format: format.map(str::to_owned), ..NamespaceConfig::new(NAME) };
     match run(table, 1, Command::create_namespace(config)) {
-        Outcome::Namespace(Ok(namespace)) => namespace.id,
+        EntryOutcome::Namespace(Ok(namespace)) => namespace.id,
         other => panic!("{other:?}"),
     }
 }
@@ -23,7 +23,7 @@ fn create(table: &mut MemoryTable, format: Option<&str>) -> NamespaceId {
 fn delete(table: &mut MemoryTable) {
     let delete = Command::DeleteNamespace { name: NAME.to_owned(), forget: false };
     let deleted = run(table, 1, delete);
-    assert!(matches!(deleted, Outcome::NamespaceDeleted(Ok(_))), "{deleted:?}");
+    assert!(matches!(deleted, EntryOutcome::NamespaceDeleted(Ok(_))), "{deleted:?}");
 }
 
 fn lease(namespace: NamespaceId, worker: u32, holder: &str, up_to_ms: u64) -> WorkerAsk {
@@ -34,7 +34,7 @@ fn lease(namespace: NamespaceId, worker: u32, holder: &str, up_to_ms: u64) -> Wo
 /// Asks in one entry of any term: nobody has to have begun an epoch.
 fn ask(table: &mut MemoryTable, asks: Vec<WorkerAsk>, now_ms: u64) -> Vec<WorkerAnswer> {
     match run(table, 9, Command::Workers { asks, now_ms }) {
-        Outcome::Workers(answers) => answers,
+        EntryOutcome::Workers(answers) => answers,
         other => panic!("{other:?}"),
     }
 }

@@ -8,7 +8,7 @@ const DAY_MS: u64 = 86_400_000;
 fn bump_on(table: &mut Memory, term: u64, day: u64, numbers: u64, skipped: Vec<Skipped>) {
     let bump = Command::Bump { bumps: vec![bump(7, numbers)], skipped, now_ms: day * DAY_MS + 5 };
     let outcome = run(table, term, bump);
-    assert!(matches!(outcome, Outcome::Bumped(_)), "{outcome:?}");
+    assert!(matches!(outcome, EntryOutcome::Bumped(_)), "{outcome:?}");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn what_two_crashes_in_a_row_skip_is_counted_once_and_what_ids_skip_is_not() {
     run(&mut table, 3, Command::BeginEpoch);
     assert_eq!(table.skipped, 0);
     let checkpointed = run(&mut table, 3, checkpoints(vec![of(1), of(2)]));
-    assert_eq!(checkpointed, Outcome::Written(2));
+    assert_eq!(checkpointed, EntryOutcome::Written(2));
     let skipped_of = |table: &Memory, namespace| {
         let days = table.days.iter().filter(|((id, _), _)| *id == NamespaceId(namespace));
         days.map(|(_, accounts)| accounts.leader_change).sum::<u64>()

@@ -7,7 +7,7 @@ fn with_invoices() -> Memory {
     let mut table = Memory::default();
     let config = NamespaceConfig { gapless: true, max: 10, ..NamespaceConfig::new("invoice") };
     run(&mut table, 1, Command::create_namespace(config));
-    assert_eq!(run(&mut table, 1, Command::BeginEpoch), Outcome::InEpoch(1));
+    assert_eq!(run(&mut table, 1, Command::BeginEpoch), EntryOutcome::InEpoch(1));
     table
 }
 
@@ -45,7 +45,7 @@ fn took_with(
     let command =
         Command::Take { remembering, parts, no_room: None, count_max: COUNT_MAX, now_ms: 0 };
     match run(table, term, command) {
-        Outcome::Took(taken) => taken,
+        EntryOutcome::Took(taken) => taken,
         other => panic!("{other:?}"),
     }
 }
@@ -68,8 +68,8 @@ fn takes_are_answered_in_the_order_of_the_entry_and_leave_no_gap_over_epochs() {
     let parts = vec![message(None, vec![take(7, 2), take(8, 1)]), message(None, vec![take(7, 1)])];
     let expected = [PartTaken::Taken(vec![range(1, 2), range(1, 1)]), taken(3, 3)];
     assert_eq!(took(&mut table, 1, 0, parts), expected);
-    assert_eq!(run(&mut table, 2, Command::BeginEpoch), Outcome::InEpoch(2));
-    assert_eq!(run(&mut table, 3, Command::BeginEpoch), Outcome::InEpoch(3));
+    assert_eq!(run(&mut table, 2, Command::BeginEpoch), EntryOutcome::InEpoch(2));
+    assert_eq!(run(&mut table, 3, Command::BeginEpoch), EntryOutcome::InEpoch(3));
     let parts = vec![message(None, vec![take(7, 7), take(7, 8), take(7, 1)])];
     let left = Taken::Exhausted { left: 0 };
     let expected = PartTaken::Taken(vec![range(4, 10), left.clone(), left]);
@@ -88,7 +88,7 @@ fn a_take_of_a_deposed_term_and_one_in_a_namespace_with_gaps_take_nothing() {
     let parts = vec![message(None, vec![take(7, 1)])];
     let command = Command::Take { remembering, parts, no_room: None, count_max: 1, now_ms: 0 };
     let refused = run(&mut table, 1, command);
-    assert!(matches!(refused, Outcome::Refused(_)), "{refused:?}");
+    assert!(matches!(refused, EntryOutcome::Refused(_)), "{refused:?}");
     assert!(table.sections.is_empty());
 }
 
@@ -112,7 +112,7 @@ fn a_message_is_answered_once_over_terms_and_its_id_refused_for_another_message(
 fn limit_invoices(table: &mut Memory, count_max: u64) {
     let change = NamespaceChange { count_max: Some(count_max), ..NamespaceChange::default() };
     let limit = Command::UpdateNamespace { name: "invoice".to_owned(), change };
-    assert!(matches!(run(table, 1, limit), Outcome::Namespace(Ok(_))));
+    assert!(matches!(run(table, 1, limit), EntryOutcome::Namespace(Ok(_))));
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn a_message_that_took_something_is_answered_alike_and_one_that_took_nothing_may
     assert_eq!(took(&mut table, 1, 0, vec![none()]), [left]);
     let change = NamespaceChange { max: Some(20), ..NamespaceChange::default() };
     let raise = Command::UpdateNamespace { name: "invoice".to_owned(), change };
-    assert!(matches!(run(&mut table, 1, raise), Outcome::Namespace(Ok(_))));
+    assert!(matches!(run(&mut table, 1, raise), EntryOutcome::Namespace(Ok(_))));
     let again = took(&mut table, 1, 0, vec![some(), none()]);
     assert_eq!(again, [PartTaken::Repeated(first), taken(11, 11)]);
 }
@@ -359,7 +359,7 @@ fn without_room_keys_with_a_record_go_on_and_a_retry_is_answered_as_the_first_tr
     let nothing = PartTaken::Taken(vec![Taken::NoRoom(no_room)]);
     let (no_room, count_max) = (Some(no_room), COUNT_MAX);
     let command = Command::Take { remembering, parts, no_room, count_max, now_ms: 0 };
-    let took_some = Outcome::Took(vec![PartTaken::Taken(first.clone()), nothing]);
+    let took_some = EntryOutcome::Took(vec![PartTaken::Taken(first.clone()), nothing]);
     assert_eq!(run(&mut table, 1, command), took_some);
     // Once there is room, what took nothing may try again.
     let again = took(&mut table, 1, 0, vec![both(), message(Some("b"), vec![take(8, 1)])]);
