@@ -237,7 +237,7 @@ async fn a_node_whose_log_a_later_leader_has_cut_is_not_taken_for_an_older_copy(
         let shorter = Acknowledged { incarnation, vote_term, ..Acknowledged::default() };
         let greeting = greeting(&cluster.configs[&back], leader);
         let greeting = HelloRequest { acknowledged: Some(shorter), ..greeting };
-        node.services.founding.hello(&greeting).await
+        node.services.formation.hello(&greeting).await
     };
     for known in [0, node.group.term()] {
         let refused = greet(known).await.expect_err("an older copy").to_string();

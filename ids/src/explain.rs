@@ -10,14 +10,14 @@ use crate::{
 
 /// The facts about a format, for people.
 #[derive(Debug, Clone, Copy)]
-pub struct Explanation<'a> {
+pub struct FormatExplanation<'a> {
     format: &'a Format,
 }
 
 impl Format {
     /// The format in words.
-    pub fn explain(&self) -> Explanation<'_> {
-        Explanation { format: self }
+    pub fn explain(&self) -> FormatExplanation<'_> {
+        FormatExplanation { format: self }
     }
 
     /// How many ids there are in a second: for each counter of a worker, or each key. `None` for a format with a date,
@@ -30,7 +30,7 @@ impl Format {
     }
 }
 
-impl Explanation<'_> {
+impl FormatExplanation<'_> {
     /// The facts about the whole format: the subject of each line, and the line.
     fn facts(&self) -> Vec<(&'static str, String)> {
         let format = self.format;
@@ -108,7 +108,7 @@ fn meaning(field: &Field) -> String {
 }
 
 /// Writes the facts, and a table of the fields.
-impl fmt::Display for Explanation<'_> {
+impl fmt::Display for FormatExplanation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (about, fact) in self.facts() {
             writeln!(f, "{about:<12}{fact}")?;

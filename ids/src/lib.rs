@@ -45,7 +45,7 @@ pub use self::{
     decode::Decoded,
     decode_error::DecodeError,
     encode::{EncodeError, Fixed, Parts},
-    explain::Explanation,
+    explain::FormatExplanation,
     field::{Field, Kind, Unit},
     format::{Format, Source},
     generator::{Generator, NotYet, Run},

@@ -134,7 +134,7 @@ impl Node {
         let NodeContext { config, group, services, ids, .. } = &*self.context;
         let status = &services.status;
         self.run_until_stopped("measuring the disk", status.clone().follow_free_space());
-        self.run_until_stopped("formation", services.founding.clone().form());
+        self.run_until_stopped("formation", services.formation.clone().form());
         let warning = warn_of_what_is_open(config.clone(), group.clone());
         self.run_until_stopped("warning of what is open", warning);
         let lost = watch_for_lost_directory(services.members.clone());

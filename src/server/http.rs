@@ -52,7 +52,7 @@ use crate::{node::NodeContext, proto::Refusal, sequence::Wanted};
 use answers::{count, observe, timed};
 use bodies::{HttpAnswer, forbid_caching, uncacheable};
 use drop_in::yuewen;
-use endpoints::Route;
+use endpoints::HttpRoute;
 use headers::{ContextState, Due};
 use message::Received;
 use page::login;
@@ -113,7 +113,7 @@ impl Connection {
         if let Err(refusal) = self.check(&head) {
             return Ok(self.told(sent(Problem::from(refusal).into_response())));
         }
-        let Some((route, parts)) = Route::to(head.uri.path()) else {
+        let Some((route, parts)) = HttpRoute::to(head.uri.path()) else {
             // Boxed, like every rare path: the future of the common path stays small.
             let page = Box::pin(self.page(head, body)).await;
             return Ok(self.told(page));

@@ -168,7 +168,7 @@ impl Peer for PeerServices {
                 "{why}: set peer_tls = send or require on the other nodes, and give them certificates"
             )));
         }
-        Ok(Response::new(self.context.services.founding.hello(&greeting).await?))
+        Ok(Response::new(self.context.services.formation.hello(&greeting).await?))
     }
 
     async fn append(

@@ -16,7 +16,7 @@ use crate::{
         ids::Ids,
         known_namespaces::KnownNamespaces,
         leader_ids::LeaderIds,
-        members::{Members, formation::Founding},
+        members::{Members, formation::Formation},
         namespaces::{Namespaces, export::Exports},
         numbers::Numbers,
         operations::{
@@ -109,7 +109,7 @@ impl NodeContext {
         let admission = Arc::new(Admission::new(&common, access.clone(), led.clone(), way.clone()));
         let members = Arc::new(Members::new(&common, transport, addresses));
         let listens = seams.listens_before_founding;
-        let founding = Arc::new(Founding::new(&common, members.clone(), listens));
+        let formation = Arc::new(Formation::new(&common, members.clone(), listens));
         let of_group = GroupServices {
             rpc_handler,
             handovers: Arc::new(Handovers::new(&common, led.clone(), members.clone())),
@@ -124,7 +124,7 @@ impl NodeContext {
             access: access.clone(),
             of_group,
             status: Arc::new(status),
-            founding: founding.clone(),
+            formation: formation.clone(),
             members: members.clone(),
             certificates: seams.certificates,
         });
@@ -151,7 +151,7 @@ impl NodeContext {
         NodeContext {
             traces: Traces::new(&common.config, common.metrics.clone()),
             exports: Arc::new(Exports::new(&common, admission.clone(), access, led.clone())),
-            readiness: Arc::new(Readiness::new(&common, led, founding)),
+            readiness: Arc::new(Readiness::new(&common, led, formation)),
             config: common.config,
             this_node: common.this_node,
             stopping: common.stopping,

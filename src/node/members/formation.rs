@@ -45,7 +45,7 @@ const DEV_PATIENCE: Duration = Duration::from_secs(60);
 const RETRY: Duration = Duration::from_millis(100);
 
 impl ByAskedNode for v1::FoundRequest {
-    type Service = Arc<Founding>;
+    type Service = Arc<Formation>;
 
     fn subject(&self) -> Subject {
         let admin = read_hash(&self.admin_token_sha256).ok();
@@ -56,14 +56,14 @@ impl ByAskedNode for v1::FoundRequest {
     /// even if the caller does not wait for it. If this node belongs to a cluster already, nothing changes, and the answer
     /// says so.
     async fn carry_out(
-        self, founding: &Arc<Founding>, deadline: Instant,
+        self, formation: &Arc<Formation>, deadline: Instant,
     ) -> Result<v1::FoundResponse, Refusal> {
         let latest = time_to_tell(deadline);
         let admin = match self.admin_token_sha256.is_empty() {
             true => None,
             false => Some(read_hash(&self.admin_token_sha256)?),
         };
-        let node = founding.clone();
+        let node = formation.clone();
         let founded = async move {
             tokio::select! {
                 biased;
@@ -72,7 +72,7 @@ impl ByAskedNode for v1::FoundRequest {
                 founded = node.found_once(admin, latest) => founded,
             }
         };
-        let founded = tokio::spawn(founding.this_node.tasks.watched("founding", founded));
+        let founded = tokio::spawn(formation.this_node.tasks.watched("founding", founded));
         founded.await.unwrap_or_else(|error| Err(refusal!(Internal, "{error}")))
     }
 }
@@ -80,7 +80,7 @@ impl ByAskedNode for v1::FoundRequest {
 /// How a node without data becomes a member.
 ///
 /// No field is replaced after the start. The claim on the node changes in `claimed_node.rs` alone.
-pub struct Founding {
+pub struct Formation {
     config: Arc<Config>,
     this_node: Arc<ThisNode>,
     group: Arc<Group>,
@@ -93,14 +93,14 @@ pub struct Founding {
     stopping: Stopping,
 }
 
-impl Founding {
+impl Formation {
     /// A node that listens for so long before a cluster is founded with it, unless it is for trying.
     pub(in crate::node) fn new(common: &Common, members: Arc<Members>, listens: Duration) -> Self {
         let listens = match common.config.dev {
             true => Duration::ZERO,
             false => listens,
         };
-        Founding {
+        Formation {
             config: common.config.clone(),
             this_node: common.this_node.clone(),
             group: common.group.clone(),

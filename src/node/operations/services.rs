@@ -13,7 +13,7 @@ use crate::{
         grants::Grants,
         handover::Handovers,
         leader_ids::LeaderIds,
-        members::{Members, formation::Founding},
+        members::{Members, formation::Formation},
         namespaces::Namespaces,
         seams::Reload,
         status::Status,
@@ -80,8 +80,8 @@ pub struct OperationServices {
     pub access: Arc<Access>,
     /// Those of members.
     pub members: Arc<Members>,
-    /// The founding of the cluster.
-    pub founding: Arc<Founding>,
+    /// How this node comes into a cluster.
+    pub formation: Arc<Formation>,
     /// Those of the Raft group.
     pub of_group: GroupServices,
     /// The status.
@@ -103,7 +103,7 @@ macro_rules! services {
 
 services! {
     Members: members,
-    Arc<Founding>: founding,
+    Arc<Formation>: formation,
     Arc<Handovers>: of_group.handovers,
     LeaderIds: of_group.leader_ids,
     Namespaces: of_group.namespaces,

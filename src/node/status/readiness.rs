@@ -11,7 +11,7 @@ use crate::{
     clock::Clock,
     consensus::{Group, Leadership},
     node::{
-        Config, common::Common, members::formation::Founding, stopping::Stopping, terms::LedTerms,
+        Config, common::Common, members::formation::Formation, stopping::Stopping, terms::LedTerms,
     },
     ordered_watch,
 };
@@ -31,7 +31,7 @@ pub struct Readiness {
     clock: Arc<dyn Clock>,
     stopping: Stopping,
     led: Arc<LedTerms>,
-    founding: Arc<Founding>,
+    formation: Arc<Formation>,
     /// Whether it was ready when that was last worked out.
     last: ordered_watch::Sender<bool>,
     /// Notified when somebody begins to watch.
@@ -41,7 +41,7 @@ pub struct Readiness {
 impl Readiness {
     /// That of the node.
     pub(in crate::node) fn new(
-        common: &Common, led: Arc<LedTerms>, founding: Arc<Founding>,
+        common: &Common, led: Arc<LedTerms>, formation: Arc<Formation>,
     ) -> Self {
         Readiness {
             config: common.config.clone(),
@@ -49,7 +49,7 @@ impl Readiness {
             clock: common.clock.clone(),
             stopping: common.stopping.clone(),
             led,
-            founding,
+            formation,
             last: ordered_watch::Sender::default(),
             watch_begun: Notify::new(),
         }
@@ -95,7 +95,7 @@ impl Readiness {
                 not(format!("no leader is known in term {}", leadership.term))
             }
             // Strangers may read this, and do not learn where the data directory is.
-            None => not(self.founding.what_it_waits_for(Path::new("DATA_DIR"))),
+            None => not(self.formation.what_it_waits_for(Path::new("DATA_DIR"))),
         }
     }
 

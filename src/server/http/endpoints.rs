@@ -133,7 +133,7 @@ macro_rules! endpoints {
 include!(concat!(env!("OUT_DIR"), "/http.rs"));
 
 /// The endpoints whose paths differ in the action alone.
-pub struct Route {
+pub struct HttpRoute {
     parts: Vec<PathPart>,
     endpoints: Vec<&'static Endpoint>,
     /// The actions of the endpoints, the longest one first. If a path ends with several of them, the longest one counts.
@@ -163,7 +163,7 @@ impl PathPart {
     }
 }
 
-static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
+static ROUTES: LazyLock<Vec<HttpRoute>> = LazyLock::new(|| {
     let paths: BTreeSet<&str> = ENDPOINTS.iter().map(|one| one.route).collect();
     let route = |path: &'static str| {
         let endpoints: Vec<_> = ENDPOINTS.iter().filter(|one| one.route == path).collect();
@@ -180,14 +180,14 @@ static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
             fields <= FIELDS_MAX,
             "{path} has {fields} fields: there is no room for their values"
         );
-        Route { parts, endpoints, actions }
+        HttpRoute { parts, endpoints, actions }
     };
     paths.into_iter().map(route).collect()
 });
 
-impl Route {
+impl HttpRoute {
     /// The route of `path`, and the parts of `path`.
-    pub fn to(path: &str) -> Option<(&'static Route, PathParts<'_>)> {
+    pub fn to(path: &str) -> Option<(&'static HttpRoute, PathParts<'_>)> {
         let found = PathParts::of(path)?;
         let parts = found.all();
         // The last part is empty.
@@ -294,7 +294,7 @@ mod tests {
     /// The name of the method that a request names, and the values of its path's fields.
     fn named(method: &str, path: &str) -> Result<(&'static str, Vec<String>), Problem> {
         let method = Method::from_bytes(method.as_bytes()).expect("a method");
-        let (route, parts) = Route::to(path).expect("a route");
+        let (route, parts) = HttpRoute::to(path).expect("a route");
         let (endpoint, values) = route.named(&method, path, parts)?;
         Ok((endpoint.rpc, values.map(Cow::into_owned).collect()))
     }
@@ -313,7 +313,7 @@ mod tests {
         for none in
             ["", "/", "/v1/nodes/", "/v1/nodes/1/2", "/v1//keys", "v1/nodes", "/v1/nodes/1/"]
         {
-            assert!(Route::to(none).is_none(), "{none}");
+            assert!(HttpRoute::to(none).is_none(), "{none}");
         }
         // The message says that its namespace is empty.
         let nowhere = named("GET", "/v1/namespaces//keys/1").expect("an endpoint");

@@ -3,7 +3,7 @@
 
 use tokio::time::Instant;
 
-use super::Founding;
+use super::Formation;
 use crate::{
     clock,
     node::{
@@ -23,7 +23,7 @@ use crate::{
     storage::replacing,
 };
 
-impl Founding {
+impl Formation {
     /// Answers a greeting. The caller may be a stranger: a fresh node tells the founding node, or the leader that
     /// adds it, which data directory it has. A member tells nobody, since a stranger who knew it could speak to
     /// this node as a member; its peers know it from the membership. A fresh node that takes no part yet answers that.
@@ -120,7 +120,7 @@ impl Founding {
     ///
     /// # Errors
     /// [`NotMet::NotYet`] if the leader does not know its cluster's id yet; FAILED_PRECONDITION if strangers reach this node,
-    /// and strangers are granted something in the cluster. Else as [`Founding::be_met`] and `ClaimedNode::be_held_by`.
+    /// and strangers are granted something in the cluster. Else as [`Formation::be_met`] and `ClaimedNode::be_held_by`.
     async fn be_claimed(&self, request: &HelloRequest) -> Result<(), NotMet> {
         if request.adds {
             let cluster = ClusterId::from_bytes(&request.cluster_id).ok_or_else(|| {
@@ -144,7 +144,7 @@ impl Founding {
     /// Answers the founder `from`.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION if the founder's `peers` differs from this node's. Else as [`Founding::take_part_in`].
+    /// FAILED_PRECONDITION if the founder's `peers` differs from this node's. Else as [`Formation::take_part_in`].
     async fn be_met(&self, from: NodeId, founding: &peer::Founding) -> Result<(), NotMet> {
         if founding.founders != self.config.peers {
             refuse!(
