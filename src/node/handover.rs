@@ -361,7 +361,7 @@ impl Handovers {
     }
 
     /// How long a handover takes at most.
-    fn handover_max(&self) -> Duration {
+    pub(super) fn handover_max(&self) -> Duration {
         let config = &self.config;
         // Sending, twice; closing the term, and returning; some tens of election timeouts for the steps between.
         let attempts = u64::from(ATTEMPTS) * config.handover_timeout_ms;
