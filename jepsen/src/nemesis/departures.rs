@@ -29,8 +29,10 @@ impl Departures {
 
     /// Notes that `node` left, not before its disk was slow at `slow_from_ns`, and not after `left_ns`.
     pub(super) fn note(&mut self, node: u64, slow_from_ns: u64, left_ns: u64) {
-        let peace_ends_ns = |pause: &Pause| pause.until_ns.saturating_add(nanos(PAUSE_MAX));
-        let last = self.0.get(&node).filter(|pause| left_ns < peace_ends_ns(pause));
+        // A long time without a pause ends the doubling.
+        let peace_ns = nanos(PAUSE_MAX);
+        let last = self.0.get(&node);
+        let last = last.filter(|pause| left_ns < pause.until_ns.saturating_add(peace_ns));
         let lasts = last.map_or(PAUSE, |pause| (2 * pause.lasts).min(PAUSE_MAX));
         let until_ns = slow_from_ns.saturating_add(nanos(lasts));
         self.0.insert(node, Pause { lasts, until_ns });
