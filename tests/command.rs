@@ -242,7 +242,7 @@ async fn a_server_that_says_nothing_costs_its_share_of_the_time_and_another_is_a
     let servers =
         format!("{},{}", cluster.places[&follower].listen, cluster.places[&leader].listen);
     let asking = tokio::task::spawn_blocking(move || {
-        run(&["next", "book", "42", "--server", &servers, "--timeout-ms", "30000"])
+        run(&["next", "book", "42", "--server", &servers, "--timeout-ms", "60000"])
     });
     let output = asking.await.unwrap();
     cluster.resume(follower);

@@ -159,6 +159,12 @@ impl Monitor {
         self.0.lock().leaderships.values().next_back().map(|led| led.node)
     }
 
+    /// The nodes that were seen to lead terms after `term`.
+    pub fn leaders_after(&self, term: u64) -> Vec<u64> {
+        let terms = self.0.lock();
+        terms.leaderships.range(term + 1..).map(|(_, led)| led.node).collect()
+    }
+
     /// The latest term of which a node knows, whether or not it has a leader.
     pub fn term(&self) -> u64 {
         self.0.lock().highest
@@ -324,6 +330,8 @@ mod tests {
         for (term, leader) in leaders {
             monitor.note(term, leader, 10 * term, 10 * term + 5);
         }
+        assert_eq!(monitor.leaders_after(3), [2, 1, 3]);
+        assert_eq!(monitor.leaders_after(7), [0; 0]);
         let unclean = |handed_over: &[u64]| {
             let handed_over = handed_over.iter().map(|term| (*term, 10 * term));
             let unclean = monitor.unclean_changes(&handed_over.collect());

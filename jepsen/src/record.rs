@@ -13,12 +13,13 @@ use tokio::sync::watch;
 use crate::history::{History, Op};
 
 /// A kind of request that callers make beside other kinds. After a fault each kind must be answered again: one kind may
-/// hide that another is not. Last numbers and floors are of none: they are asked for beside numbers, and some workloads ask for
-/// none.
+/// hide that another is not. Floors are of none: only one workload raises any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Flow {
     /// Numbers, which the history has.
     Numbers,
+    /// Last numbers, which the history has, too, if the workload reads any.
+    LastNumbers,
     /// Gapless numbers.
     Gapless,
     /// Ids that nodes make.
@@ -26,12 +27,13 @@ pub enum Flow {
 }
 
 impl fmt::Display for Flow {
-    /// Names the answers that nobody got if the flow stopped.
+    /// Says which answers nobody got if the flow stopped.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Flow::Numbers => "no number",
-            Flow::Gapless => "no gapless number",
-            Flow::Ids => "no id",
+            Flow::Numbers => "no number was handed out",
+            Flow::LastNumbers => "no last number was read",
+            Flow::Gapless => "no gapless number was handed out",
+            Flow::Ids => "no id was handed out",
         })
     }
 }
@@ -155,9 +157,11 @@ mod tests {
         let all = |since| recorder.all_answered_since(since).now_or_never().is_some();
         assert!(all(7), "nothing is asked for");
         recorder.begin(Flow::Numbers);
+        recorder.begin(Flow::LastNumbers);
         recorder.begin(Flow::Gapless);
         recorder.answered(Flow::Numbers, 8);
         assert!(recorder.answered_since(Flow::Numbers, 7).now_or_never().is_some());
+        recorder.answered(Flow::LastNumbers, 8);
         assert!(!all(7), "no gapless number");
         recorder.answered(Flow::Gapless, 9);
         assert!(all(7) && !all(8));

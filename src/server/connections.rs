@@ -69,6 +69,9 @@ const PEER_CALLS: [u32; 2] = [256, 2 << 10];
 /// stranger's connection brings less (`until_known.rs`).
 const CLIENT_WINDOWS: [u32; 2] = [64 << 10, 1 << 20];
 const PEER_WINDOWS: [u32; 2] = [1 << 20, 1 << 20];
+/// The longest frame that is taken in. The library keeps a frame that has arrived in part, and beside it headers whose end is
+/// missing: bytes of a connection, and not of a call.
+const FRAME_BYTES_MAX: u32 = 16 << 10;
 /// How many calls of one connection the client may reset before the server accepts them. Beyond this limit
 /// HTTP/2 ends the connection, and with it the calls that are still wanted. The limit is high because a
 /// stalled node reads everything that arrived meanwhile at once, and much of that may be calls whose
@@ -152,6 +155,7 @@ fn http2(
         .max_concurrent_streams(calls)
         .max_pending_accept_reset_streams(RESET_CALLS_MAX)
         .max_header_list_size(headers)
+        .max_frame_size(FRAME_BYTES_MAX)
         .initial_stream_window_size(of_call)
         .initial_connection_window_size(of_connection)
         .keep_alive_interval(KEEPALIVE)

@@ -241,7 +241,7 @@ async fn numbers_that_calls_burn_are_counted_and_then_there_are_none_for_the_res
             take(&asking, "book", 1).await.expect_err("as many are burnt as may be")
         };
         let refused = in_time("a refusal", burning).await;
-        let again_ms = assert_used_up(&refused, "may be lost with failed calls");
+        let again_ms = assert_used_up(&refused, "may be burnt by failed calls");
         assert!((DAY_MS / 2..=DAY_MS + 1).contains(&again_ms), "{again_ms}");
         take(&closed.at(node, "free"), "book", 1).await.expect("a number");
         // A quota that is changed begins anew.

@@ -30,7 +30,10 @@ impl Injector {
             false => Ok(()),
         };
         let from_ns = self.recorder.now();
-        let mut fault = self.begin(nemesis).await?;
+        let mut fault = match nemesis {
+            Nemesis::DiskSlow => self.slow_one_disk().await,
+            _ => self.begin(nemesis).await?,
+        };
         fault.found(Finding::Node, whole.err());
         let outage = nemesis.stops_at_once().then(|| self.begin_outage());
         self.wait_fault_duration().await;

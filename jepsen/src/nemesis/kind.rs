@@ -54,7 +54,7 @@ pub enum Nemesis {
     DiskSync,
     /// The disk is full; the node must stop by itself.
     DiskFull,
-    /// On the leader, fsync takes longer than a lease.
+    /// On the leader alone, fsync takes longer than a lease.
     DiskSlow,
     /// On all nodes, each fsync takes 0.2 to 2 s. Half of the time the leader is killed meanwhile.
     DisksSlow,
@@ -140,11 +140,11 @@ impl Nemesis {
         match self {
             None | KillOne | RestartFast | WallClock | DiskSync | DiskFull => PLAIN,
             PartitionRing | SlowLinks | FlakyLinks => Profile { leaves_majority: false, ..PLAIN },
-            KillLeader | DiskSlow | Transfer | Rolling | SlowReader => CHANGES_LEADER,
+            KillLeader | Transfer | Rolling | SlowReader => CHANGES_LEADER,
             KillAll | WrongClocks | PowerCut => {
                 Profile { leaves_majority: false, ..CHANGES_LEADER }
             }
-            PauseLeader | PartitionLeader | PeersCut | TransferSlow => {
+            PauseLeader | PartitionLeader | PeersCut | DiskSlow | TransferSlow => {
                 Profile { step: Step::Large, ..CHANGES_LEADER }
             }
             CutInSteps | RestartInLease => {

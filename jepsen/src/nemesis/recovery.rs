@@ -80,7 +80,7 @@ impl Injector {
             let stalled = self.stalls.between(from_ns, to_ns);
             if lasted > PROMISED + stalled {
                 wrong.get_or_insert(format!(
-                    "{flow} was handed out for {} ms after {what}; {} ms are allowed, and {} ms more because the machine \
+                    "{flow} for {} ms after {what}; {} ms are allowed, and {} ms more because the machine \
                      stalled",
                     lasted.as_millis(),
                     PROMISED.as_millis(),
@@ -108,7 +108,7 @@ impl Injector {
                     if tokio::time::timeout_at(latest, flowing).await.is_err() {
                         let limit = RECOVERY_MAX.as_secs();
                         stuck.get_or_insert(format!(
-                            "{flow} was handed out within {limit} s after {nemesis:?} was over"
+                            "{flow} within {limit} s after {nemesis:?} was over"
                         ));
                     }
                 }

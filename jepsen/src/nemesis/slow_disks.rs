@@ -1,7 +1,7 @@
-//! Disks that are slow on all nodes, and one that hangs.
+//! Disks that are slow on all nodes or on the leader alone, and one that hangs.
 //!
-//! Numbers come from the leader's memory. So callers of warm keys must not notice either, and the leadership goes to another
-//! node only if that helps: never while all disks are equally slow, and soon if the leader's alone hangs.
+//! Numbers come from the leader's memory. So callers of warm keys must not notice any of it, and the leadership goes to another
+//! node only if that helps: never while all disks are equally slow, once if the leader's alone is, and soon if it hangs.
 
 use std::{io, ops::Range, time::Duration};
 
@@ -29,14 +29,16 @@ mod seen;
 const SLOW: Pace = Pace::Slow(Duration::from_millis(200), Duration::from_millis(2_000));
 /// How long disks are slow before the leader may be killed, in milliseconds. The first fsyncs of all end within it.
 const SLOW_MS: Range<u64> = 4_000..8_000;
+/// How long the leader's disk alone is slow, in milliseconds. A leader that leaves has mostly done so within it.
+const ONE_SLOW_MS: Range<u64> = 3_000..5_000;
 /// How long a disk hangs, in milliseconds.
 const HANGS_MS: Range<u64> = 14_000..17_000;
 /// A leader's term ends within this time after its disk began to hang: the node's own limit, 10 s, and a margin.
 const TERM_ENDS_MAX: Duration = Duration::from_secs(13);
 /// How long a caller of warm keys may be without an answer: as long as the promise allows where a majority lives.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
-/// The same while a leader whose disk hangs hands over. It serves while it waits for its own table. If its disk gets stuck
-/// after it has closed its term, it waits for 0.9 s more. Then the next leader begins, with its memory or without.
+/// The same while a leader whose disk hangs, or is slow, hands over. It serves while it waits for its own table. If its disk
+/// gets stuck after it has closed its term, it waits for 0.9 s more. Then the next leader begins, with its memory or without.
 const HANDOVER_SILENCE_MAX: Duration = Duration::from_secs(3);
 /// How long numbers may fail to flow after the leader was killed while all disks are slow, and how many terms that takes: an
 /// election, and the first entry of a leader, need several writes one after the other.
@@ -105,6 +107,43 @@ impl Injector {
         Some(began.elapsed())
     }
 
+    /// The leader's disk alone is slow, and no other fault is active. The leader may leave, once, and stays for a while after
+    /// it has left. A node whose disk is quick leads then.
+    pub(super) async fn slow_one_disk(&mut self) -> ActiveFault {
+        if !self.cluster.config.faulty_disks {
+            return no_faulty_disks();
+        }
+        let not_whole = self.wait_until_whole().await.err();
+        let victim = self.leader();
+        let node = u64::from(victim);
+        let delayed = self.delayed(&[victim]);
+        let calm = self.begin_calm().await;
+        let (from_ns, term) = (calm.from_ns, calm.term);
+        let sync_takes = self.draw_sync_takes();
+        self.set_pace(victim, Pace::Slow(sync_takes, sync_takes));
+        let lasts_ms = self.rng.random_range(ONE_SLOW_MS);
+        tokio::time::sleep(Duration::from_millis(lasts_ms)).await;
+        let seen = self.end_calm(calm, |other| other != node).await;
+        let to_ns = self.recorder.now();
+        let took_effect = delayed < self.delayed(&[victim]);
+        let takes_ms = sync_takes.as_millis();
+        let description =
+            format!("fsync takes {takes_ms} ms on leader {victim} for {lasts_ms} ms: {seen}");
+        let mut fault =
+            ActiveFault::new(description, Repair::ResetDisks(vec![victim]), took_effect);
+        fault.found(Finding::Node, not_whole);
+        let (terms_max, silence_max) = limits(self.departures.may_leave(node, to_ns));
+        seen.judge(terms_max, silence_max)
+            .into_iter()
+            .for_each(|(finding, what)| fault.found(finding, Some(what)));
+        let leaders = self.monitor.leaders_after(term);
+        fault.found(Finding::Leadership, seen.judge_leaders(node, &leaders));
+        if seen.terms > 0 && !seen.is_stalled() {
+            self.departures.note(node, from_ns, to_ns);
+        }
+        fault
+    }
+
     /// One disk hangs. If it is the leader's, another node leads soon; otherwise none does.
     pub(super) async fn hang_disk(&mut self) -> io::Result<ActiveFault> {
         if !self.cluster.config.faulty_disks {
@@ -134,10 +173,7 @@ impl Injector {
         let lasted_ms = begun.elapsed().as_millis();
         fault.description =
             format!("the disk of {role} {victim}{ended} hangs for {lasted_ms} ms: {seen}");
-        let (terms_max, silence_max) = match victim == leader {
-            true => (1, HANDOVER_SILENCE_MAX),
-            false => (0, SILENCE_MAX),
-        };
+        let (terms_max, silence_max) = limits(victim == leader);
         seen.judge(terms_max, silence_max)
             .into_iter()
             .for_each(|(found, what)| fault.found(found, Some(what)));
@@ -198,6 +234,15 @@ impl Injector {
             stalled: self.stalls.between(silence.from_ns, silence.to_ns),
             longest_stall: self.stalls.longest(from_ns, to_ns),
         }
+    }
+}
+
+/// How many terms may begin because of one disk, and how long a caller of warm keys may be without an answer, by whether it is
+/// the disk of a leader that may leave.
+fn limits(may_leave: bool) -> (u64, Duration) {
+    match may_leave {
+        true => (1, HANDOVER_SILENCE_MAX),
+        false => (0, SILENCE_MAX),
     }
 }
 

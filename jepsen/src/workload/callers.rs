@@ -23,6 +23,9 @@ impl Callers {
         config: WorkloadConfig, count: usize, nodes: &KnownNodes, recorder: &Arc<Recorder>,
     ) -> Callers {
         recorder.begin(Flow::Numbers);
+        if config.workload.reads() {
+            recorder.begin(Flow::LastNumbers);
+        }
         let stop = watch::Sender::new(false);
         let product = Arc::new(ProductClient::new(nodes.clone(), DEADLINE));
         let mut tasks = JoinSet::new();

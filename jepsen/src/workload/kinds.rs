@@ -65,6 +65,20 @@ impl Workload {
         }
     }
 
+    /// Whether it reads last numbers.
+    pub(super) fn reads(self) -> bool {
+        match self {
+            Workload::Reads | Workload::Floors | Workload::Mixed => true,
+            Workload::HotKey
+            | Workload::ManyKeys
+            | Workload::Skewed
+            | Workload::Sections
+            | Workload::Names
+            | Workload::Ranges
+            | Workload::Ids => false,
+        }
+    }
+
     /// The target and the action of the next call. `keys` is the number of keys of the workloads with many keys.
     pub(super) fn draw(self, keys: u64, rng: &mut StdRng) -> (Target, Action) {
         let own = |id| Target { namespace: OWN, id };
@@ -124,6 +138,23 @@ impl Workload {
                 ];
                 all[rng.random_range(0..all.len())].draw(keys, rng)
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+
+    use super::*;
+
+    #[test]
+    fn the_workloads_that_read_are_those_that_draw_reads() {
+        for workload in Workload::value_variants() {
+            let mut rng = StdRng::seed_from_u64(1);
+            let mut drawn = (0..1_000).map(|_| workload.draw(100, &mut rng).1);
+            let draws_reads = drawn.any(|action| action == Action::Current);
+            assert_eq!(workload.reads(), draws_reads, "{workload:?}");
         }
     }
 }

@@ -49,9 +49,12 @@ impl Invocation<'_> {
             Ok(answer) => (Outcome::Ok, answer, String::new()),
             Err(failure) => (failure.outcome, (0, 0), failure.note),
         };
-        // A last number, or a floor, that is answered says nothing of new numbers.
-        let hands_out = matches!(self.action, Action::Next { .. });
-        let flow = hands_out.then_some(Flow::Numbers);
+        // A last number, or a floor, that is answered says nothing of new numbers, and they say nothing of it.
+        let flow = match self.action {
+            Action::Next { .. } => Some(Flow::Numbers),
+            Action::Current => Some(Flow::LastNumbers),
+            Action::Raise { .. } => None,
+        };
         let op = Op {
             process: self.process,
             key: self.target.name(),
@@ -78,13 +81,14 @@ mod tests {
     use crate::target::OWN;
 
     #[test]
-    fn a_read_or_a_floor_that_is_answered_does_not_hide_that_no_number_is_handed_out() {
+    fn an_answer_to_one_kind_of_call_does_not_hide_that_another_kind_is_not_answered() {
         let recorder = Recorder::default();
         recorder.begin(Flow::Numbers);
+        recorder.begin(Flow::LastNumbers);
         let target = Target { namespace: OWN, id: 1 };
-        let answers = |action| {
+        let flows_again = |invoked_ns, action| {
             let invocation = Invocation {
-                invoked_ns: 8,
+                invoked_ns,
                 node: 1,
                 interface: Interface::Unary,
                 process: 0,
@@ -92,11 +96,13 @@ mod tests {
                 action,
             };
             assert_eq!(invocation.complete(&recorder, Ok((1, 1))), Outcome::Ok);
-            recorder.answered_since(Flow::Numbers, 7).now_or_never().is_some()
+            let since = invoked_ns - 1;
+            let flows = |flow| recorder.answered_since(flow, since).now_or_never().is_some();
+            (flows(Flow::Numbers), flows(Flow::LastNumbers))
         };
-        assert!(!answers(Action::Current));
-        assert!(!answers(Action::Raise { floor: 1 }));
-        assert!(answers(Action::Next { count: 1 }));
+        assert_eq!(flows_again(8, Action::Raise { floor: 1 }), (false, false));
+        assert_eq!(flows_again(9, Action::Current), (false, true));
+        assert_eq!(flows_again(10, Action::Next { count: 1 }), (true, false));
         assert_eq!((recorder.recorded(), recorder.acknowledged()), (3, 3));
     }
 }

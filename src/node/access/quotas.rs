@@ -99,7 +99,7 @@ impl Quotas {
             if let Some(most) = quota_use.quota.burnt_per_day {
                 let room = self.spend(quota_use, |used, now| used.burnt.check(most, now));
                 let what =
-                    || format!("{most} numbers a day may be lost with failed calls at node {node}");
+                    || format!("{most} numbers a day may be burnt by failed calls at node {node}");
                 room.map_err(|full| UsedUp::new(quota_use, full, what))?;
             }
         }

@@ -7,6 +7,8 @@ use tonic::body::Body;
 use super::{places::WhenFull, *};
 use crate::node::Config;
 
+mod kept_bytes;
+
 /// The types of two frames, and the flag of their acknowledgements.
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;

@@ -43,6 +43,18 @@ pub(super) struct Seen {
 }
 
 impl Seen {
+    /// Whether a term may have ended because of the machine, whatever the disks did.
+    pub fn is_stalled(&self) -> bool {
+        self.longest_stall >= STALL
+    }
+
+    /// The violation, if the node whose disk alone is slow leads one of the terms that began: `leaders` led those.
+    pub fn judge_leaders(&self, slow: u64, leaders: &[u64]) -> Option<String> {
+        let helps = self.is_stalled() || !leaders.contains(&slow);
+        (!helps)
+            .then(|| format!("node {slow}, whose disk is slow, leads a term that began meanwhile"))
+    }
+
     /// The violations, if no more than `terms_max` further terms help, and a caller may be without an answer
     /// for `silence_max`.
     pub fn judge(&self, terms_max: u64, silence_max: Duration) -> Vec<(Finding, String)> {
@@ -58,7 +70,7 @@ impl Seen {
             );
             wrong.push((Finding::Silence, what));
         }
-        let allowed = terms_max + u64::from(self.longest_stall >= STALL);
+        let allowed = terms_max + u64::from(self.is_stalled());
         if self.terms > allowed {
             let what = format!("{} terms began; {allowed} are allowed", self.terms);
             wrong.push((Finding::Leadership, what));
@@ -119,6 +131,17 @@ mod tests {
         assert_eq!(found(seen(0, 2, 100), 0), [Finding::Leadership]);
         assert_eq!(found(seen(0, 1, 0), 1), []);
         assert_eq!(found(seen(2_000, 2, 0), 1), [Finding::Silence, Finding::Leadership]);
+    }
+
+    #[test]
+    fn a_term_of_the_node_whose_disk_is_slow_is_found_unless_the_machine_stalled() {
+        let is_found = |leaders: &[u64], longest_stall_ms| {
+            seen(0, 1, longest_stall_ms).judge_leaders(1, leaders).is_some()
+        };
+        assert!(is_found(&[1], 99));
+        assert!(is_found(&[2, 1], 0));
+        assert!(!is_found(&[2], 0) && !is_found(&[], 0));
+        assert!(!is_found(&[1], 100));
     }
 
     #[test]
