@@ -27,7 +27,7 @@ use crate::{
     ids::{Distance, Figures, Findings, IdCallers, SeenIds},
     monitor::Monitor,
     namespaces,
-    nemesis::{Departures, Fault, Injector, Nemesis, RECOVERY_MAX},
+    nemesis::{Fault, Injector, Nemesis, RECOVERY_MAX},
     network::Port,
     record::Recorder,
     report,
@@ -133,7 +133,6 @@ fn start(options: &Options, dir: &Path) -> io::Result<Injector> {
         rng: StdRng::seed_from_u64(options.cluster.seed),
         members,
         handed_over: BTreeMap::new(),
-        departures: Departures::default(),
         slow_reader_keys: 0,
     })
 }

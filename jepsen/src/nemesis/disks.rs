@@ -57,15 +57,10 @@ impl Injector {
         Ok(ActiveFault::new(description, repair, took_effect).with_violation(violation))
     }
 
-    /// How long each fsync of one slow disk takes: longer than a lease.
-    pub(super) fn draw_sync_takes(&mut self) -> Duration {
-        Duration::from_millis(self.rng.random_range(400..1_500))
-    }
-
     /// The leader's disk is slow, while another fault may be active. So nothing is said of the leadership.
     pub(super) async fn slow_fsync(&mut self) -> ActiveFault {
         let victim = self.leader();
-        let sync_takes = self.draw_sync_takes();
+        let sync_takes = Duration::from_millis(self.rng.random_range(400..1_500));
         let Some(disk) = self.cluster.disk(victim) else {
             return no_faulty_disks();
         };

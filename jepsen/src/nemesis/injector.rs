@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
 use rand::{RngExt, rngs::StdRng};
 
-use super::{departures::Departures, fault::Repair};
+use super::fault::Repair;
 use crate::{
     cluster::Cluster,
     disk::DiskFaults,
@@ -34,8 +34,6 @@ pub struct Injector {
     /// The terms that were seen to be handed over, each with a moment at which it had not ended yet, in
     /// nanoseconds since the start of the run.
     pub handed_over: BTreeMap<u64, u64>,
-    /// The leaders that left because their disks were slow.
-    pub departures: Departures,
     /// How late the machine wakes threads up.
     pub stalls: Stalls,
     /// How many keys slow readers have asked for.

@@ -197,10 +197,14 @@ impl Nemesis {
     }
 
     /// Whether a busy machine hides the effects of its faults, or fails by itself the limits that they are judged by: moments
-    /// at the end of a lease, or callers that may wait for no more than a second while no process ends.
+    /// at the end of a lease, callers that may wait for no more than a second while no process ends, or a disk that is to be
+    /// the only slow one.
     pub fn needs_machine(self) -> bool {
         use Nemesis::*;
-        matches!(self, CutInSteps | RestartInLease | LateAnswers | ClockRate | SlowReader)
+        matches!(
+            self,
+            CutInSteps | RestartInLease | LateAnswers | ClockRate | SlowReader | DiskSlow
+        )
     }
 
     /// The step of the namespaces under which it shows most.

@@ -29,6 +29,9 @@ mod seen;
 const SLOW: Pace = Pace::Slow(Duration::from_millis(200), Duration::from_millis(2_000));
 /// How long disks are slow before the leader may be killed, in milliseconds. The first fsyncs of all end within it.
 const SLOW_MS: Range<u64> = 4_000..8_000;
+/// How long each fsync of the leader's disk takes if it alone is slow, in milliseconds: longer than twice the shortest election
+/// timeout, after which a leader may leave.
+const ONE_TAKES_MS: Range<u64> = 700..1_500;
 /// How long the leader's disk alone is slow, in milliseconds. A leader that leaves has mostly done so within it.
 const ONE_SLOW_MS: Range<u64> = 3_000..5_000;
 /// How long a disk hangs, in milliseconds.
@@ -107,8 +110,8 @@ impl Injector {
         Some(began.elapsed())
     }
 
-    /// The leader's disk alone is slow, and no other fault is active. The leader may leave, once, and stays for a while after
-    /// it has left. A node whose disk is quick leads then.
+    /// The leader's disk alone is slow, and no other fault is active. The leader may leave, once. A node whose disk
+    /// is quick leads then.
     pub(super) async fn slow_one_disk(&mut self) -> ActiveFault {
         if !self.cluster.config.faulty_disks {
             return no_faulty_disks();
@@ -118,13 +121,12 @@ impl Injector {
         let node = u64::from(victim);
         let delayed = self.delayed(&[victim]);
         let calm = self.begin_calm().await;
-        let (from_ns, term) = (calm.from_ns, calm.term);
-        let sync_takes = self.draw_sync_takes();
+        let term = calm.term;
+        let sync_takes = Duration::from_millis(self.rng.random_range(ONE_TAKES_MS));
         self.set_pace(victim, Pace::Slow(sync_takes, sync_takes));
         let lasts_ms = self.rng.random_range(ONE_SLOW_MS);
         tokio::time::sleep(Duration::from_millis(lasts_ms)).await;
         let seen = self.end_calm(calm, |other| other != node).await;
-        let to_ns = self.recorder.now();
         let took_effect = delayed < self.delayed(&[victim]);
         let takes_ms = sync_takes.as_millis();
         let description =
@@ -132,15 +134,12 @@ impl Injector {
         let mut fault =
             ActiveFault::new(description, Repair::ResetDisks(vec![victim]), took_effect);
         fault.found(Finding::Node, not_whole);
-        let (terms_max, silence_max) = limits(self.departures.may_leave(node, to_ns));
+        let (terms_max, silence_max) = limits(true);
         seen.judge(terms_max, silence_max)
             .into_iter()
             .for_each(|(finding, what)| fault.found(finding, Some(what)));
         let leaders = self.monitor.leaders_after(term);
         fault.found(Finding::Leadership, seen.judge_leaders(node, &leaders));
-        if seen.terms > 0 && !seen.is_stalled() {
-            self.departures.note(node, from_ns, to_ns);
-        }
         fault
     }
 
