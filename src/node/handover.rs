@@ -56,6 +56,14 @@ const OPENING_ELECTIONS: u64 = 10;
 /// How many election timeouts a successor has to take over.
 const TRANSFER_ELECTIONS: u64 = 10;
 
+/// How long a handover takes at most.
+pub(super) fn handover_max(config: &Config) -> Duration {
+    // Sending, twice; closing the term, and returning; some tens of election timeouts for the steps between.
+    let attempts = u64::from(ATTEMPTS) * config.handover_timeout_ms;
+    let steps = 5 * TRANSFER_ELECTIONS * config.election_timeout_ms;
+    Duration::from_millis(attempts + 2 * config.shutdown_timeout_ms + steps)
+}
+
 impl ByLeader for v1::TransferLeadershipRequest {
     type Service = Arc<Handovers>;
 
@@ -358,15 +366,6 @@ impl Handovers {
         let fit = self.group.successor(term.term(), Some(wanted));
         let fit = fit.or_else(|_| self.group.successor(term.term(), None));
         fit.unwrap_or(wanted)
-    }
-
-    /// How long a handover takes at most.
-    pub(super) fn handover_max(&self) -> Duration {
-        let config = &self.config;
-        // Sending, twice; closing the term, and returning; some tens of election timeouts for the steps between.
-        let attempts = u64::from(ATTEMPTS) * config.handover_timeout_ms;
-        let steps = 5 * TRANSFER_ELECTIONS * config.election_timeout_ms;
-        Duration::from_millis(attempts + 2 * config.shutdown_timeout_ms + steps)
     }
 
     /// Closes the term. False if it is lost, or calls stay inside for longer than `shutdown_timeout_ms`.
