@@ -153,8 +153,8 @@ impl Handovers {
         ))
     }
 
-    /// Hands `term` over to a voter for which `fits` is true: of those that were heard within a follower lease, the one with
-    /// the longest log. Waits for it until `deadline`. If a handover of the term is under way, waits for that one.
+    /// Hands `term` over to a voter for which `fits` is true: of those that were heard within the time of a promise, the one
+    /// with the longest log. Waits for it until `deadline`. If a handover of the term is under way, waits for that one.
     ///
     /// # Errors
     /// FAILED_PRECONDITION if no voter fits. Nothing has changed then, and the term serves on. Otherwise as
