@@ -129,7 +129,11 @@ impl Handovers {
         self: &Arc<Self>, to: Option<NodeId>, deadline: Instant,
     ) -> HandoverOutcome {
         let Some(term) = self.led.current() else {
-            refuse!(NoLeader, "this node does not lead");
+            let (node, term) = (self.config.node_id, self.group.leadership().borrow().term);
+            refuse!(
+                NoLeader,
+                "node {node} does not lead, or not yet, in term {term}; see ratchet status, then ask again"
+            );
         };
         if to == Some(self.config.node_id) {
             return Ok(self.group.leadership().borrow().clone());
@@ -163,7 +167,8 @@ impl Handovers {
         self: &Arc<Self>, term: u64, fits: impl Fn(NodeId) -> bool, deadline: Instant,
     ) -> HandoverOutcome {
         let Some(led) = self.led.serving().filter(|led| led.term() == term) else {
-            refuse!(NoLeader, "this node does not lead term {term}");
+            let node = self.config.node_id;
+            refuse!(NoLeader, "node {node} does not lead term {term} any more; see ratchet status");
         };
         let choose = || match self.group.successor_that(term, fits) {
             Some(successor) => Ok(Some(successor)),
