@@ -1,5 +1,5 @@
-//! Which voter can lead next. It must have been heard within the time of a promise, and of those the one with the longest log is
-//! taken. The handovers ask here.
+//! Which voter can lead next. It must have been heard within the time of a promise, and of those the one with the longest
+//! log is taken. The handovers ask here.
 
 use std::{collections::BTreeSet, time::Duration};
 
