@@ -13,7 +13,7 @@ use std::{
     path::Path,
 };
 
-use ratchet::node::Config;
+use ratchet::node::{Config, Node};
 use serde_json::{Value, json};
 
 use rendered::{Objects, chart, chart_refuses, file, kustomized, lint, validated};
@@ -265,29 +265,54 @@ fn the_image_is_that_of_this_release() {
     }
 }
 
-/// The most that a node takes to stop, in seconds, as docs/deploy.md has it.
-fn stop_seconds(handover_ms: u64, shutdown_ms: u64, election_ms: u64) -> u64 {
-    (2 * handover_ms + 3 * shutdown_ms + 50 * election_ms).div_ceil(1_000)
+/// The most that a node with these settings takes to stop, in milliseconds.
+fn stop_ms(config: &Config) -> u64 {
+    Node::stop_max(config).as_millis().try_into().unwrap()
 }
 
 #[test]
 fn kubernetes_waits_for_as_long_as_a_handover_may_take() {
-    let default = Config::default();
-    let (handover, shutdown, election) =
-        (default.handover_timeout_ms, default.shutdown_timeout_ms, default.election_timeout_ms);
     let grace = |objects: &Objects| {
         let spec = &objects.stateful_set()["spec"]["template"]["spec"];
         spec["terminationGracePeriodSeconds"].as_u64().unwrap()
     };
+    let takes = |config: &Config| stop_ms(config).div_ceil(1_000);
     for (name, objects) in all_rendered() {
-        assert_eq!(grace(&objects), stop_seconds(handover, shutdown, election), "{name}");
+        assert_eq!(grace(&objects), takes(&Config::default()), "{name}");
     }
-    let longer = ["insecure=true", "settings.handover_timeout_ms=60001"];
-    let other = ["insecure=true", "settings.shutdown_timeout_ms=7000"];
-    let slower = ["insecure=true", "settings.election_timeout_ms=3000"];
-    assert_eq!(grace(&chart("ratchet", &longer)), stop_seconds(60_001, shutdown, election));
-    assert_eq!(grace(&chart("ratchet", &other)), stop_seconds(handover, 7_000, election));
-    assert_eq!(grace(&chart("ratchet", &slower)), stop_seconds(handover, shutdown, 3_000));
+    let with_setting = |setting: &str| grace(&chart("ratchet", &["insecure=true", setting]));
+    let longer = Config { handover_timeout_ms: 60_001, ..Config::default() };
+    assert_eq!(with_setting("settings.handover_timeout_ms=60001"), takes(&longer));
+    let other = Config { shutdown_timeout_ms: 7_000, ..Config::default() };
+    assert_eq!(with_setting("settings.shutdown_timeout_ms=7000"), takes(&other));
+    let slower = Config { election_timeout_ms: 3_000, ..Config::default() };
+    assert_eq!(with_setting("settings.election_timeout_ms=3000"), takes(&slower));
+}
+
+#[test]
+fn the_page_and_the_manifests_tell_what_the_time_of_a_stop_is_made_of() {
+    let default = Config::default();
+    let longer = |config: Config| stop_ms(&config) - stop_ms(&default);
+    let handovers =
+        longer(Config { handover_timeout_ms: default.handover_timeout_ms + 1, ..default.clone() });
+    let shutdowns =
+        longer(Config { shutdown_timeout_ms: default.shutdown_timeout_ms + 1, ..default.clone() });
+    let elections =
+        longer(Config { election_timeout_ms: default.election_timeout_ms + 1, ..default.clone() });
+    assert_eq!((handovers, shutdowns), (2, 3), "it is told as twice and three times");
+    let sum = format!(
+        "twice handover_timeout_ms, three times shutdown_timeout_ms and {elections} x election_timeout_ms"
+    );
+    let manifests =
+        ["dist/kubernetes/base/statefulset.yaml", "dist/helm/ratchet/templates/statefulset.yaml"];
+    let by_default = format!("{sum}: {} s by default", stop_ms(&default).div_ceil(1_000));
+    let page = [("docs/deploy.md", &by_default)];
+    for (path, sum) in manifests.map(|path| (path, &sum)).into_iter().chain(page) {
+        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+        let words = text.split_whitespace().filter(|word| *word != "#");
+        let told = words.collect::<Vec<_>>().join(" ").replace('`', "");
+        assert!(told.contains(sum), "{path} does not tell: {sum}");
+    }
 }
 
 #[test]

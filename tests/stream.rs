@@ -16,6 +16,7 @@ use prost::Message;
 use ratchet::{
     allocator::KEYS_AT_ONCE,
     metrics::{FirstTouch, Metrics},
+    node::REQUEST_KEYS_MAX,
     proto::v1::{CreateNamespaceRequest, KeyKind, NextManyRequest, NextManyResponse},
 };
 use tokio::{sync::mpsc, time::Instant};
@@ -139,7 +140,7 @@ async fn a_key_whose_numbers_are_used_up_fails_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_largest_message_of_keys_that_are_all_used_up_has_a_small_answer() {
-    const KEYS: usize = 65_536;
+    const KEYS: usize = REQUEST_KEYS_MAX;
     let cluster = Cluster::start(1, |_| {}).await;
     let mut client = cluster.client(cluster.leader().await);
     let few = CreateNamespaceRequest {
@@ -231,7 +232,7 @@ async fn the_largest_messages_are_forwarded_however_many_come_together() {
     let cluster = Cluster::start(3, |_| {}).await;
     let follower = other_than(cluster.leader().await);
     // The ids have ten bytes each.
-    let ids: Vec<u64> = (0..65_536).map(|id| u64::MAX - id).collect();
+    let ids: Vec<u64> = (0..REQUEST_KEYS_MAX as u64).map(|id| u64::MAX - id).collect();
     // Keys that are new to the term wait for their first numbers. Not so many messages of them may wait at a time.
     let mut first = Stream::open(&mut cluster.client(follower)).await;
     assert_eq!(first.ask(books(&ids, &[])).await.failure, None);
@@ -247,7 +248,7 @@ async fn the_largest_messages_are_forwarded_however_many_come_together() {
             });
             for _ in 0..MESSAGES {
                 let answer = answers.next().await.expect("an answer").expect("no error");
-                assert_eq!((answer.firsts.len(), answer.failure), (65_536, None));
+                assert_eq!((answer.firsts.len(), answer.failure), (REQUEST_KEYS_MAX, None));
             }
             sending.await.expect("all were sent");
         });
@@ -335,7 +336,7 @@ fn turns_of_others(metrics: Arc<Metrics>) -> Arc<Turns> {
 
 #[tokio::test]
 async fn many_new_keys_leave_others_their_turn() {
-    const ALL: u64 = 65_536;
+    const ALL: u64 = REQUEST_KEYS_MAX as u64;
     let cluster = Cluster::start(1, |_| {}).await;
     let metrics = cluster.nodes[&1].context().metrics.clone();
     let mut stream = Stream::open(&mut cluster.client(1)).await;

@@ -48,7 +48,7 @@ async fn a_restarted_voter_keeps_the_promise_of_its_last_run() {
     let started = Instant::now();
     assert!(
         started - promised >= Duration::from_millis(3_000),
-        "the node was up again after {:?}, within the follower lease",
+        "the node was up again after {:?}, while its promise lasted",
         started - promised
     );
     let mut leadership = cluster.nodes[&other].context().group.leadership();

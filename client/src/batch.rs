@@ -46,7 +46,7 @@ pub struct Batch {
     /// For each request, the place of its range in the message.
     places: Vec<u32>,
     /// For each place, the high-water mark of its key when the batch was made.
-    floors: Vec<u64>,
+    marks_before: Vec<u64>,
     /// The message, if it has an id.
     named: Option<Box<NamedMessage>>,
 }
@@ -73,7 +73,7 @@ impl Batch {
         let namespace = requests.first().map(|first| first.namespace);
         let namespace = namespace.unwrap_or_default();
         let mut places = Vec::with_capacity(requests.len());
-        let mut floors = Vec::new();
+        let mut marks_before = Vec::new();
         let mut ranges: HashMap<&Key, u32> = HashMap::with_capacity(requests.len());
         let mut one_each = true;
         for request in &requests {
@@ -96,13 +96,13 @@ impl Batch {
                     Key::Id(id) => message.ids.push(*id),
                     Key::Name(name) => message.names.push(name.clone()),
                 }
-                floors.push(marks.get(&(namespace, request.key.clone())));
+                marks_before.push(marks.get(&(namespace, request.key.clone())));
                 place
             });
             places.push(place);
         }
         assert!(message.ids.is_empty() || message.names.is_empty(), "one kind of key in a batch");
-        assert_eq!(message.counts.len(), floors.len());
+        assert_eq!(message.counts.len(), marks_before.len());
         assert_eq!(places.len(), requests.len());
         if let [PendingRequest { traceparent: Some(span), .. }] = &requests[..] {
             message.traceparent = Some(span.to_string());
@@ -112,7 +112,7 @@ impl Batch {
             message.counts.clear();
         }
         drop(ranges);
-        Batch { namespace, requests, places, floors, named: None }
+        Batch { namespace, requests, places, marks_before, named: None }
     }
 
     /// Gives the message an id: the application's, or one of its own. See [`NamedMessage::new`].
@@ -125,7 +125,7 @@ impl Batch {
         let named = NamedMessage::new(message, chosen, mode, patience, clock);
         if named.is_of_application {
             // The numbers that it got before may come again.
-            self.floors.fill(0);
+            self.marks_before.fill(0);
         }
         self.named = Some(Box::new(named));
     }
@@ -203,8 +203,8 @@ impl Batch {
             let told = (failure.reason(), failure.outcome());
             return self.refuse(failure.into_status(), told, server, now);
         }
-        if answer.firsts.len() != self.floors.len() {
-            let (keys, firsts) = (self.floors.len(), answer.firsts.len());
+        if answer.firsts.len() != self.marks_before.len() {
+            let (keys, firsts) = (self.marks_before.len(), answer.firsts.len());
             let odd = format!("asked for numbers of {keys} keys, it answered for {firsts}");
             return self.refuse(Status::internal(odd), UNKNOWN, server, now);
         }
@@ -244,12 +244,12 @@ impl Batch {
                 }
                 continue;
             }
-            let (first, floor) = (next[place as usize], self.floors[place as usize]);
-            if first <= floor {
+            let (first, mark) = (next[place as usize], self.marks_before[place as usize]);
+            if first <= mark {
                 request.answer(Err(Error::Disorder {
                     server: server.to_owned(),
                     namespace: namespaces.name_of(self.namespace),
-                    last: floor,
+                    last: mark,
                     number: first,
                 }));
                 continue;

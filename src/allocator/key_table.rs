@@ -111,7 +111,7 @@ impl<S> Default for KeyTable<S> {
 }
 
 impl<S: Slot> KeyTable<S> {
-    /// The number of the slot of a key whose hash is `hash`.
+    /// The index of the slot of a key whose hash is `hash`.
     #[inline]
     pub fn find(&self, hash: u64, namespace: NamespaceId, key: &KeyOf<S>) -> Option<u32> {
         self.index.find(hash, |number| {

@@ -94,7 +94,19 @@ impl Why {
     pub fn skipped_by(&self) -> SkippedBy {
         match self {
             Why::DeadlineExceeded => SkippedBy::Deadline,
-            _ => SkippedBy::Fence,
+            Why::AskLeader
+            | Why::LeftToNextLeader
+            | Why::Exhausted { .. }
+            | Why::OverKeysMax { .. }
+            | Why::MemoryFull { .. }
+            | Why::LowDisk(_)
+            | Why::AboveMax { .. }
+            | Why::TooLarge { .. }
+            | Why::LeftOut
+            | Why::Reused(_)
+            | Why::IdsFull(_)
+            | Why::IdExpired { .. }
+            | Why::Unreadable(_) => SkippedBy::Fence,
         }
     }
 }

@@ -16,7 +16,7 @@ use super::{
     settings::{LogFormat, Settings, read_file},
 };
 use crate::{
-    node::{Config, StartError},
+    node::{Config, Node, StartError},
     planted_bugs, server,
 };
 
@@ -124,6 +124,7 @@ fn ignores_hangup(status: io::Result<String>) -> bool {
 /// [`StartError`] if the node cannot start, or if a fault stopped it.
 async fn serve(config: Config, mut signals: Signals) -> Result<(), StartError> {
     let timeout = Duration::from_millis(config.shutdown_timeout_ms);
+    let stop_max = Node::stop_max(&config);
     let starting = server::start(config);
     let node = tokio::select! {
         biased;
@@ -146,7 +147,7 @@ async fn serve(config: Config, mut signals: Signals) -> Result<(), StartError> {
         }
         name = signals.recv() => tracing::info!("{name}: stopping"),
     }
-    supervisor::tell_stopping(node.stop_max() + END_MAX);
+    supervisor::tell_stopping(stop_max + END_MAX);
     node.hand_over().await;
     end_within(timeout + END_MAX, CommandError::hangs());
     // Before the end, in which Raft is stopped.

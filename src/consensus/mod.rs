@@ -20,8 +20,8 @@
 //!
 //! The list of things that openraft does not promise, and of what this module does about each:
 //!
-//! * *A restarted node forgets the lease that it granted.* If the store holds a vote, the caller of
-//!   [`Group::start`] keeps silent for one follower lease before the call.
+//! * *A restarted node forgets its promise to the leader.* If the store holds a vote, the caller of
+//!   [`Group::start`] keeps silent for as long as a promise lasts before the call.
 //! * *Openraft's clock of acknowledgements can run ahead.* [`LeaseClock`] keeps a record of its own, and appends
 //!   go one at a time (`network/peer.rs`).
 //! * *A restarted leader can go on in its old term.* That is switched off, and so are all other features
@@ -34,8 +34,8 @@
 //!   lease held.* The lease is void before Raft is told ([`RpcHandler::handle`], [`Group::transfer`]).
 //! * *An append renews promises although the leader's lease is void, and its answer the leader's refusal to vote.* Those of a
 //!   term that was given up fail, but for one voter's (`group/transfer.rs`).
-//! * *Openraft knows no margin for drift.* The leader's lease is shorter than the followers'. Every message
-//!   carries the followers' lease, and nodes that disagree refuse each other ([`RpcHandler::check_header`]).
+//! * *Openraft knows no margin for drift.* The leader's lease is shorter than the followers' promises. Every message
+//!   says how long they last, and nodes that disagree refuse each other ([`RpcHandler::check_header`]).
 //! * *A watched state hides changes in between.* Everything is compared by term ([`Group::leadership`]).
 //! * *A membership is in force before a watcher hears of it.* The lease needs the majority of the proposed
 //!   voters from before the proposal ([`GroupMembership::change`]).

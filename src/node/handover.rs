@@ -56,6 +56,14 @@ const OPENING_ELECTIONS: u64 = 10;
 /// How many election timeouts a successor has to take over.
 const TRANSFER_ELECTIONS: u64 = 10;
 
+/// How long a handover takes at most.
+pub(super) fn handover_max(config: &Config) -> Duration {
+    // Sending, twice; closing the term, and returning; some tens of election timeouts for the steps between.
+    let attempts = u64::from(ATTEMPTS) * config.handover_timeout_ms;
+    let steps = 5 * TRANSFER_ELECTIONS * config.election_timeout_ms;
+    Duration::from_millis(attempts + 2 * config.shutdown_timeout_ms + steps)
+}
+
 impl ByLeader for v1::TransferLeadershipRequest {
     type Service = Arc<Handovers>;
 
@@ -121,7 +129,11 @@ impl Handovers {
         self: &Arc<Self>, to: Option<NodeId>, deadline: Instant,
     ) -> HandoverOutcome {
         let Some(term) = self.led.current() else {
-            refuse!(NoLeader, "this node does not lead");
+            let (node, term) = (self.config.node_id, self.group.leadership().borrow().term);
+            refuse!(
+                NoLeader,
+                "node {node} does not lead, or not yet, in term {term}; see ratchet status, then ask again"
+            );
         };
         if to == Some(self.config.node_id) {
             return Ok(self.group.leadership().borrow().clone());
@@ -145,8 +157,8 @@ impl Handovers {
         ))
     }
 
-    /// Hands `term` over to a voter for which `fits` is true: of those that were heard within a follower lease, the one with
-    /// the longest log. Waits for it until `deadline`. If a handover of the term is under way, waits for that one.
+    /// Hands `term` over to a voter for which `fits` is true: of those that were heard within the time of a promise, the one
+    /// with the longest log. Waits for it until `deadline`. If a handover of the term is under way, waits for that one.
     ///
     /// # Errors
     /// FAILED_PRECONDITION if no voter fits. Nothing has changed then, and the term serves on. Otherwise as
@@ -155,7 +167,8 @@ impl Handovers {
         self: &Arc<Self>, term: u64, fits: impl Fn(NodeId) -> bool, deadline: Instant,
     ) -> HandoverOutcome {
         let Some(led) = self.led.serving().filter(|led| led.term() == term) else {
-            refuse!(NoLeader, "this node does not lead term {term}");
+            let node = self.config.node_id;
+            refuse!(NoLeader, "node {node} does not lead term {term} any more; see ratchet status");
         };
         let choose = || match self.group.successor_that(term, fits) {
             Some(successor) => Ok(Some(successor)),
@@ -358,15 +371,6 @@ impl Handovers {
         let fit = self.group.successor(term.term(), Some(wanted));
         let fit = fit.or_else(|_| self.group.successor(term.term(), None));
         fit.unwrap_or(wanted)
-    }
-
-    /// How long a handover takes at most.
-    pub(super) fn handover_max(&self) -> Duration {
-        let config = &self.config;
-        // Sending, twice; closing the term, and returning; some tens of election timeouts for the steps between.
-        let attempts = u64::from(ATTEMPTS) * config.handover_timeout_ms;
-        let steps = 5 * TRANSFER_ELECTIONS * config.election_timeout_ms;
-        Duration::from_millis(attempts + 2 * config.shutdown_timeout_ms + steps)
     }
 
     /// Closes the term. False if it is lost, or calls stay inside for longer than `shutdown_timeout_ms`.

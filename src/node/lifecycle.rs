@@ -14,6 +14,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     Config, NodeContext, StartError,
     access::{all_to_wire, check_start, warn_of_what_is_open},
+    handover::handover_max,
     members::{lost_directory::watch_for_lost_directory, rejoin},
     seams::{Addresses, Seams},
     terms::recent_records::fill_recent_records,
@@ -186,10 +187,9 @@ impl Node {
         fault.unwrap_or_else(|| Fault::CannotGoOn("the node is gone".to_owned()))
     }
 
-    /// How long [`Node::stop`] takes at most, as long as its disk does not hang.
-    pub fn stop_max(&self) -> Duration {
-        let handover = self.context.services.of_group.handovers.handover_max();
-        handover + Duration::from_millis(self.context.config.shutdown_timeout_ms)
+    /// How long [`Node::stop`] takes at most with these settings, as long as the disk does not hang.
+    pub fn stop_max(config: &Config) -> Duration {
+        handover_max(config) + Duration::from_millis(config.shutdown_timeout_ms)
     }
 
     /// Hands the leadership over, answers what is under way, and stops.
@@ -204,7 +204,7 @@ impl Node {
         // First, so that load balancers send no further requests here.
         self.context.stopping.leaving().cancel();
         self.context.group.retire();
-        let deadline = tokio::time::Instant::now() + handovers.handover_max();
+        let deadline = tokio::time::Instant::now() + handover_max(&self.context.config);
         self.context.ids.release_workers().await;
         if let Err(refusal) = handovers.hand_over_to_anyone(deadline).await {
             tracing::info!(reason = refusal.message(), "stopping before the handover is complete");

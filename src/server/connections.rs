@@ -5,14 +5,17 @@
 //! the places for them, and `client_limit.rs` limits the connections of clients. `opening.rs` begins a connection, and
 //! `stream.rs` has its bytes. `owner.rs` says who asks over it, and `until_known.rs` limits its bytes while nobody knows that.
 //! `calls.rs` counts its calls, and `aside.rs` waits beside them for its end. `inspected_body.rs` looks at a body while it
-//! arrives: `unfinished.rs` limits its memory and its time, and `arrival.rs` says whether it is late. `answer_body.rs` has the
-//! answers until they are sent. `reflection.rs` looks who asks the library's own service. `patient_socket.rs` and
-//! `unread_answers.rs` end answers that nobody reads.
+//! arrives: `unfinished.rs` limits its memory and its time, and `arrival.rs` says whether it is late. `answering.rs` says which
+//! services can answer. `answer_body.rs` has the answers until they are sent, and `answer_memory.rs` the memory that they hold.
+//! `reflection.rs` looks who asks the library's own service. `patient_socket.rs` and `unread_answers.rs` end answers that
+//! nobody reads.
 //!
 //! Invariant: a silent connection is closed within the limits below.
 
 pub(super) mod acceptor;
 pub(super) mod answer_body;
+pub(super) mod answer_memory;
+pub(super) mod answering;
 pub(super) mod arrival;
 pub(super) mod aside;
 pub(super) mod calls;
@@ -47,8 +50,9 @@ use tonic::Status;
 use self::{
     acceptor::{ConnectionLimits, accept},
     answer_body::answered,
+    answering::Answering,
     aside::aside,
-    calls::{Answering, SHUTDOWN_TIME_MAX},
+    calls::SHUTDOWN_TIME_MAX,
     opening::{GREETING_TIME_MAX, Opening},
     patient_socket::Times,
     places::ConnectionPlace,

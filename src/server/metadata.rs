@@ -36,7 +36,7 @@ use tonic::{
 
 use super::{
     connections::{
-        calls::Answering,
+        answering::Answering,
         owner::Owner,
         reflection::{REFLECTION, ReflectionCaller, described},
     },

@@ -79,8 +79,8 @@ use crate::{
 use connections::{
     Protocol,
     acceptor::ConnectionLimits,
-    answer_body::holding,
-    calls::Answering,
+    answer_memory::holding,
+    answering::Answering,
     client_limit::client_connections,
     listeners::Listeners,
     local_socket::LocalSocket,

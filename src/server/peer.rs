@@ -23,7 +23,7 @@ use self::{
     body::PeerConnection,
     sent::{all_sent, sent},
 };
-use super::connections::answer_body::response;
+use super::connections::answer_memory::response;
 use crate::{
     clock::whole_ms,
     consensus::{RaftRpc, RpcHandler},

@@ -10,6 +10,7 @@ mod dashboards;
 mod files;
 mod headings;
 mod layers;
+mod limits;
 mod lists;
 mod package;
 mod pages;

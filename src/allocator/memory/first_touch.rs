@@ -34,7 +34,7 @@ impl Memory {
         let mut read_again = false;
         let bump = self.serve_at(place, id, namespace, |shard, served| {
             let config = &namespace.config;
-            // As in `take_first`.
+            // As in `note_added`.
             if shard.has_chunk(place.section, config) || self.has_ended() {
                 return true;
             }

@@ -47,7 +47,7 @@ pub enum AboveAnswer {
     Numbers {
         /// How many were wanted.
         count: u64,
-        /// The numbers, or a promise of them.
+        /// The numbers, now or later.
         answer: TakeAnswer,
     },
 }

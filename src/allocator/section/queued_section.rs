@@ -145,10 +145,10 @@ impl QueuedSection {
                     let unused = counts.max(self.section.step_within_bounds(config));
                     BumpSize::fill(unused, left)
                 }
-                // A raised floor uses up the numbers up to `at_least`. The numbers between that and `reach` stay unused, and
-                // one number at least. A key's neighbours in its section do not move. Nor is all used up by a floor that the
-                // ceiling has reached, and that waited behind a call which has left. Calls that wait behind it ask for a
-                // further bump.
+                // A floor above the ceiling uses up all numbers up to `at_least`, if no other key of the section stays below
+                // it. Unused are those from there to `reach` then, and one number at least. Otherwise nobody knows here how
+                // many are unused: neighbours do not move, or the ceiling has reached the floor already, which only waited
+                // behind a call that has left. Calls that wait behind this one ask for a further bump.
                 Want::Floor { of, floor, .. } => {
                     let all_pass = is_one_key || of == FloorOf::Section;
                     let uses_all = all_pass && floor.at_least > owned_to;

@@ -78,8 +78,8 @@ impl<K: StoredKey> OwnKeys<K> {
         slot.cursor.take(&namespace.config, count)
     }
 
-    /// Takes the next `count` (at least 1) numbers of a key, or waits for them. Also answers the number of
-    /// the slot whose section must be bumped, if one must. `None` if the key was not asked for in this term.
+    /// Takes the next `count` (at least 1) numbers of a key, or waits for them. Also answers which
+    /// slot's section must be bumped, if one must. `None` if the key was not asked for in this term.
     pub fn take(
         &mut self, hash: u64, namespace: &Namespace, key: &K::Target, count: u64,
     ) -> Option<(TakeAnswer, Option<u32>)> {
@@ -111,7 +111,7 @@ impl<K: StoredKey> OwnKeys<K> {
         Some((answer, bump.then_some(number)))
     }
 
-    /// Adds a key that was not asked for in this term. Returns the number of its slot, and that the term has nothing of its
+    /// Adds a key that was not asked for in this term. Returns its slot's index, and that the term has nothing of its
     /// section.
     pub fn insert(
         &mut self, hasher: &Hasher, hash: u64, namespace: &Namespace, key: &K::Target,

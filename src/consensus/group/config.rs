@@ -25,18 +25,18 @@ pub struct GroupConfig {
 
 impl GroupConfig {
     /// How long a follower keeps out of elections after it heard of a leader.
-    pub(in crate::consensus) fn follower_lease(&self) -> Duration {
+    pub(in crate::consensus) fn promise_time(&self) -> Duration {
         Duration::from_millis(self.election_timeout_ms)
     }
 
     /// A write to the disk that takes longer is slow: in that time another node would have been elected if this one had died.
     pub(super) fn slow_flush(&self) -> Duration {
-        2 * self.follower_lease()
+        2 * self.promise_time()
     }
 
     /// A write to the disk that takes no longer is quick: an election that waits for it is as good as any.
     pub(super) fn quick_flush(&self) -> Duration {
-        self.follower_lease() / 4
+        self.promise_time() / 4
     }
 
     /// The configuration of openraft in `cluster`.

@@ -26,7 +26,7 @@ impl Group {
             leader_commit: None,
         };
         let membership = self.metrics().membership_config;
-        let timeout = self.config.follower_lease();
+        let timeout = self.config.promise_time();
         let mut answers: FuturesUnordered<_> = quorums
             .voters()
             .into_iter()

@@ -31,7 +31,7 @@ pub async fn watch(group: Arc<Group>) {
         let heard = group.heard_leader.last();
         let due = candidacy.due(&group, &turns, &seen, heard);
         // It looks again after one promise: a leader that is heard meanwhile has not been silent for so long then.
-        let look = group.config.follower_lease();
+        let look = group.config.promise_time();
         tokio::select! {
             biased;
             _ = stopped.wait_for(Option::is_some) => return,

@@ -87,7 +87,7 @@ impl Group {
     /// Waits until the table of this node hangs: its disk is slow, and an entry that is committed does not get into the table,
     /// while another leader could log. A caller that waits for an outcome in this term waits in vain then.
     pub async fn table_hangs(&self) {
-        let patience = self.config.follower_lease() * TABLE_HANGS_ELECTIONS;
+        let patience = self.config.promise_time() * TABLE_HANGS_ELECTIONS;
         loop {
             self.until(lags).await;
             let applied = self.metrics().last_applied;

@@ -23,7 +23,7 @@ use crate::{
 };
 
 impl Group {
-    /// Starts the group on `this_node`. If its store holds a vote, the caller has kept silent for one follower lease.
+    /// Starts the group on `this_node`. If its store holds a vote, the caller has kept silent for as long as a promise lasts.
     ///
     /// # Errors
     /// If the stored state cannot be read or trusted, or if Raft refuses the timing or does not start.

@@ -1,5 +1,5 @@
-//! Which voter can lead next. It must have been heard within a follower lease, and of those the one with the longest log is
-//! taken. The handovers ask here.
+//! Which voter can lead next. It must have been heard within the time of a promise, and of those the one with the longest
+//! log is taken. The handovers ask here.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -18,7 +18,7 @@ pub struct NoSuccessor {
 }
 
 impl Group {
-    /// The voter to hand the leadership of `term` to: among those that were heard within a follower lease,
+    /// The voter to hand the leadership of `term` to: among those that were heard within the time of a promise,
     /// the one with the longest log. If `wanted` is given: that node, or why it cannot be.
     ///
     /// # Errors
@@ -50,8 +50,8 @@ impl Group {
         self.successor_that(term, |id| id != failed).unwrap_or(failed)
     }
 
-    /// The voter to hand the leadership of `term` to, of those for which `fits` is true: among those that were heard within a
-    /// follower lease, the one with the longest log.
+    /// The voter to hand the leadership of `term` to, of those for which `fits` is true: among those that were heard within the
+    /// time of a promise, the one with the longest log.
     pub fn successor_that(&self, term: u64, fits: impl Fn(NodeId) -> bool) -> Option<NodeId> {
         let seen = self.metrics();
         let others = self.other_voters().into_iter();
@@ -66,10 +66,10 @@ impl Group {
         voters.filter(|id| *id != self.node()).collect()
     }
 
-    /// True if a node was heard within a follower lease.
+    /// True if a node was heard within the time of a promise.
     pub(super) fn is_heard(&self, term: u64, id: NodeId) -> bool {
         let last_ack = self.lease.last_ack(term, id);
-        last_ack.is_some_and(|sent| self.lease.now().since(sent) < self.config.follower_lease())
+        last_ack.is_some_and(|sent| self.lease.now().since(sent) < self.config.promise_time())
     }
 
     /// Waits, at most `patience`, until the log of node `id` has all that this leader's log has now. False if it does

@@ -77,7 +77,7 @@ impl Group {
     /// Ends the term of `lease`, which is void: has one voter after the other take the leadership over, until one has, or Raft
     /// stops.
     pub(super) async fn end_term(self: Arc<Self>, lease: Arc<TermLease>) {
-        let (term, election) = (lease.term(), self.config.follower_lease());
+        let (term, election) = (lease.term(), self.config.promise_time());
         let mut wanted = self.lease.successor(term);
         let mut heard = self.other_voters();
         heard.retain(|id| self.is_heard(term, *id));

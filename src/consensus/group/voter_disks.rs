@@ -56,7 +56,7 @@ impl Group {
         if low.is_empty() || self.leadership.borrow().own.is_none() {
             return None;
         }
-        let limit = self.config.follower_lease().max(SPOKE_LAST);
+        let limit = self.config.promise_time().max(SPOKE_LAST);
         let answers = |voter: NodeId| {
             let silence = self.lease.silence(voter);
             silence.is_some_and(|silence| silence.in_term && silence.lasts < limit)

@@ -1,6 +1,6 @@
 //! The leader's lease: until when its answers are in order without asking anyone.
 //!
-//! A follower that hears from a leader keeps out of elections for one *follower lease*. So nobody else
+//! A follower that hears from a leader keeps out of elections for `election_timeout_ms`: its *promise*. So nobody else
 //! can lead until the promises of a majority have run out. The leader counts on that for a *lease*
 //! that is shorter, by a margin for clock drift (Gray and Cheriton, "Leases", 1989; Ongaro's Raft
 //! dissertation, 6.4.1).

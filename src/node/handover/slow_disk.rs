@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::Handovers;
+use super::{Handovers, handover_max};
 
 /// How long there is no further handover after the first, and after many.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -38,7 +38,8 @@ impl Handovers {
                 flush_ms = takes.as_millis(),
                 "the disk of this node is slow, and those of a majority are not: handing the leadership over"
             );
-            let handed = self.hand_over(Some(successor), now + self.handover_max()).await;
+            let deadline = now + handover_max(&self.config);
+            let handed = self.hand_over(Some(successor), deadline).await;
             if let Err(refusal) = handed {
                 tracing::warn!(reason = refusal.message(), "the leadership is not handed over");
             }

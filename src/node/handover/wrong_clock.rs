@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::Handovers;
+use super::{Handovers, handover_max};
 use crate::node::wall_clock::{
     believed_time::{Belief, ClockDoubt},
     ids_time::IdsTime,
@@ -45,7 +45,7 @@ impl Handovers {
             term,
             "handing over to a node whose wall clock is believed: that of this one is not: {doubt}"
         );
-        let deadline = Instant::now() + self.handover_max();
+        let deadline = Instant::now() + handover_max(&self.config);
         let handed_over = self.hand_over_to_one_that(term, is_believed, deadline).await;
         if let Err(refusal) = handed_over {
             tracing::warn!(reason = refusal.message(), "the term was not handed over as wanted");

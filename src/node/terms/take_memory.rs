@@ -66,7 +66,7 @@ impl LedTerms {
         // Another leader may have come meanwhile; then nobody can leave this to anybody.
         self.rpc_handler.check_origin(&origin).await?;
         if self.stopping.leaving().is_cancelled() {
-            refuse!(NodeStopping, "this node stops");
+            return Err(self.no_memory_while_stopping());
         }
         if !self.held_memory.keep(number, received, digest) {
             return Err(given_up());
@@ -92,7 +92,7 @@ impl LedTerms {
         let next = tokio::time::timeout(patience, parts.try_next());
         let part = tokio::select! {
             biased;
-            () = self.stopping.leaving().cancelled() => return Err(refusal!(NodeStopping, "this node stops")),
+            () = self.stopping.leaving().cancelled() => return Err(self.no_memory_while_stopping()),
             part = next => part,
         };
         part.unwrap_or_else(|_| {
@@ -102,6 +102,14 @@ impl LedTerms {
                 patience.as_millis()
             ))
         })
+    }
+
+    fn no_memory_while_stopping(&self) -> Refusal {
+        let node = self.config.node_id;
+        refusal!(
+            NodeStopping,
+            "node {node} stops, and takes no memory in; hand over to another node"
+        )
     }
 
     /// The refusal for the sender of a memory.

@@ -77,7 +77,10 @@ impl From<Unanswered> for Refusal {
             // Only a peer's request ends so. Others are forwarded.
             Unanswered::Elsewhere(SoFar::MayBeDone) => outcome_unknown(),
             Unanswered::Elsewhere(SoFar::NotDone) | Unanswered::Mistaken => {
-                refusal!(NoLeader, "no leader is known")
+                refusal!(
+                    NoLeader,
+                    "the node that was asked does not lead; see ratchet status, then ask again"
+                )
             }
         }
     }

@@ -1,5 +1,5 @@
-//! The body of an answer, and what belongs to the answer until it is sent: its call, the memory that it holds, and the token
-//! that ends it early.
+//! The body of an answer, and what belongs to the answer until it is sent: its call, the memory that it holds
+//! (`answer_memory.rs`), and the token that ends it early.
 //!
 //! The HTTP library takes an answer's parts as fast as they come, and keeps what the caller does not read. So each part
 //! knows of its call until it is sent.
@@ -29,11 +29,10 @@ use hyper::{
     body::{Frame, SizeHint},
 };
 use tokio_util::sync::CancellationToken;
-use tonic::{Status, body::Body, codegen::http::Extensions};
-use tower::util::MapResponseLayer;
+use tonic::body::Body;
 
-use super::calls::OpenCall;
-use crate::node::{COUNTED_BYTES_MIN, RequestMemory, Reservation};
+use super::{answer_memory::AnswerMemory, calls::OpenCall};
+use crate::node::COUNTED_BYTES_MIN;
 
 /// An answer's next part is made once no more bytes than these are unsent: as many as HTTP/2 lets a stream send before its
 /// caller reads.
@@ -246,38 +245,6 @@ impl<D: Buf> Drop for UnsentPart<D> {
 /// reads none of it.
 #[derive(Clone)]
 pub struct EndsEarly(pub CancellationToken);
-
-/// Memory that an answer holds until it is sent. A service puts it among the response's extensions, and the connection's body
-/// takes it from there.
-#[derive(Clone)]
-pub struct AnswerMemory(#[allow(dead_code)] Arc<Reservation>);
-
-/// Has the answer with these extensions hold the memory until it is sent, or dropped because its caller is gone.
-pub fn until_sent(extensions: &mut Extensions, reservation: Option<Reservation>) {
-    if let Some(reservation) = reservation {
-        extensions.insert(AnswerMemory(Arc::new(reservation)));
-    }
-}
-
-/// The response with a message, which holds the memory until it is sent.
-pub fn response<T>(message: T, reservation: Option<Reservation>) -> tonic::Response<T> {
-    let mut response = tonic::Response::new(message);
-    until_sent(response.extensions_mut(), reservation);
-    response
-}
-
-/// A layer that has each answer of a service hold `bytes` bytes, because the answer may have as many.
-pub fn holding(
-    memory: Arc<RequestMemory>, bytes: usize,
-) -> MapResponseLayer<impl Fn(Response<Body>) -> Response<Body> + Clone> {
-    MapResponseLayer::new(move |mut response: Response<Body>| match memory.reserve(bytes) {
-        Ok(reserved) => {
-            until_sent(response.extensions_mut(), Some(reserved));
-            response
-        }
-        Err(refusal) => Status::from(refusal).into_http(),
-    })
-}
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,6 @@
 //! (`answer_body.rs`).
 
 use std::{
-    convert::Infallible,
     sync::{
         Arc,
         atomic::{
@@ -15,32 +14,13 @@ use std::{
     time::Duration,
 };
 
-use hyper::{Request, Response, body::Incoming};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
-use tonic::{body::Body, codegen::Service};
 
 use crate::node::GuestCall;
 
 /// How long the other end of a connection without calls may take to close it, once it was told to.
 pub const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(1);
-
-/// The service that answers the calls of a port. It must always be ready: `poll_ready` is not called.
-pub trait Answering:
-    Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
-    + Clone
-    + Send
-    + 'static
-{
-}
-
-impl<S> Answering for S where
-    S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
-        + Clone
-        + Send
-        + 'static
-{
-}
 
 /// The calls of one connection, counted as they begin and end.
 #[derive(Debug, Default)]

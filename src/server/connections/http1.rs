@@ -17,8 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     answer_body::answered,
+    answering::Answering,
     aside::aside,
-    calls::{Answering, SHUTDOWN_TIME_MAX},
+    calls::SHUTDOWN_TIME_MAX,
     patient_socket::{PatientSocket, Times},
     places::ConnectionPlace,
     stream::Stream,

@@ -20,7 +20,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     CLIENT_CALLS, CLIENT_WINDOWS, Ends,
     acceptor::ACCEPT_PAUSE,
-    calls::Answering,
+    answering::Answering,
     http2,
     places::{ConnectionPlace, WhenFull},
     serve_http2,

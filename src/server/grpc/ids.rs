@@ -24,7 +24,9 @@ use crate::{
         Refusal, refusal,
         v1::{NextIdsRequest, NextIdsResponse, ids_server::Ids},
     },
-    server::{connections::answer_body::response, metadata::time_of_call, trace_headers::trace_in},
+    server::{
+        connections::answer_memory::response, metadata::time_of_call, trace_headers::trace_in,
+    },
 };
 
 #[tonic::async_trait]

@@ -16,7 +16,7 @@ use super::Services;
 use crate::{
     node::{NodeContext, OPERATIONS, Origin, ServedOperation},
     server::{
-        connections::{answer_body::response, unfinished::CLIENT_MESSAGE_BYTES_MAX},
+        connections::{answer_memory::response, unfinished::CLIENT_MESSAGE_BYTES_MAX},
         metadata::time_of_call,
         trace_headers::trace_in,
     },

@@ -23,7 +23,7 @@ use crate::{
         },
     },
     server::{
-        connections::answer_body::{EndsEarly, response},
+        connections::{answer_body::EndsEarly, answer_memory::response},
         metadata::time_of_call,
         trace_headers::trace_in,
     },

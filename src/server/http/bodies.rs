@@ -22,7 +22,7 @@ use crate::{
     proto::{Refusal, refusal, refuse},
     sequence::Wanted,
     server::connections::{
-        answer_body::until_sent, unfinished::CLIENT_MESSAGE_BYTES_MAX,
+        answer_memory::until_sent, unfinished::CLIENT_MESSAGE_BYTES_MAX,
         until_known::STRANGERS_BYTES_MAX,
     },
 };

@@ -280,6 +280,7 @@ impl RedisSession {
             }
             Watch => return Err(self.why_unwatched()),
             Accepted => replies.simple("OK"),
+            // By 0: `check` makes requests for numbers of all others.
             IncrBy => {
                 let asking = (&self.context, &self.by);
                 let reading = key::last_number(asking, command, deadline, replies);

@@ -383,8 +383,7 @@ fn why_refused(name: &[u8]) -> Option<&'static str> {
     const EXPIRY: &[&str] =
         &["expire", "pexpire", "expireat", "pexpireat", "persist", "ttl", "pttl"];
     const SCRIPTS: &[&str] = &["eval", "evalsha", "fcall", "function", "script"];
-    const SETTINGS: &[&str] =
-        &["config", "acl", "debug", "save", "bgsave", "bgrewriteaof", "shutdown"];
+    const SETTINGS: &[&str] = &["config", "debug", "save", "bgsave", "bgrewriteaof", "shutdown"];
     let is_in =
         |names: &[&str]| names.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name));
     if is_in(WRITES) {

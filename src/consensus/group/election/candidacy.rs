@@ -101,7 +101,7 @@ fn draw_share() -> f64 {
 /// How long this node waits before it stands, or stands again, after `lost` terms without a leader. `slowest` is how long a
 /// write takes to the slowest disk that is known; `share` says where between the shortest and the longest time.
 fn pause(config: &GroupConfig, share: f64, slowest: Duration, lost: u32) -> Duration {
-    let timeout = config.follower_lease();
+    let timeout = config.promise_time();
     let writes = match slowest <= config.quick_flush() {
         true => Duration::ZERO,
         false => (WRITES * slowest * (1 << lost.min(DOUBLINGS_MAX))).min(WAIT_MAX),

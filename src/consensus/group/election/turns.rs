@@ -50,7 +50,7 @@ impl ElectionTurns {
     /// The turns of a group with these timings.
     pub fn new(config: &GroupConfig) -> Self {
         ElectionTurns {
-            promise: config.follower_lease(),
+            promise: config.promise_time(),
             turn: Duration::from_millis(config.heartbeat_ms),
         }
     }

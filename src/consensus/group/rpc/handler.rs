@@ -129,7 +129,8 @@ impl RpcHandler {
                 let renewed = state.vote_last_modified().is_some_and(|at| at >= arrived);
                 renewed && *state.vote_ref() == vote
             };
-            // The append is on its way to Raft's core already. The order does not count. The renewal of the promise does.
+            // The append is on its way to Raft's core already. If the core looks at its state before it takes the append all
+            // the same, the promise is not renewed yet, and this never ends.
             if is_heartbeat && matches!(raft.with_raft_state(follows).await, Ok(true)) {
                 let flushed = raft.watch_log_progress().get();
                 let holds = |flushed: FlushPoint<Types>| {

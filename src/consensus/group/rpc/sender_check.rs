@@ -129,7 +129,7 @@ impl RpcHandler {
             return Some(group.node());
         }
         let (leader, at) = group.heard_leader.last()?;
-        (group.lease.now().since(at) < group.config.follower_lease()).then_some(leader)
+        (group.lease.now().since(at) < group.config.promise_time()).then_some(leader)
     }
 
     /// Refuses a vote that is not the sender's own, or of a term that no cluster comes to. With `of_leader`

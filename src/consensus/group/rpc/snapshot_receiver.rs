@@ -42,7 +42,7 @@ impl RpcHandler {
     /// How long to wait for the next part of a snapshot. A sender that stops sending must not hold its
     /// room for ever.
     pub fn snapshot_part_timeout(&self) -> Duration {
-        self.group.config.follower_lease() * PART_TIMEOUTS
+        self.group.config.promise_time() * PART_TIMEOUTS
     }
 
     /// Reads the announcement in the first part of a snapshot, and makes room for the rest. The inner
