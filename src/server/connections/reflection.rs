@@ -138,6 +138,15 @@ impl Described {
     }
 }
 
+/// Whether an answer ends with what was `polled` of its body.
+fn is_last(polled: &Poll<Option<Result<Frame<Bytes>, Status>>>) -> bool {
+    match polled {
+        Poll::Pending => false,
+        Poll::Ready(None | Some(Err(_))) => true,
+        Poll::Ready(Some(Ok(frame))) => frame.is_trailers(),
+    }
+}
+
 impl hyper::body::Body for Described {
     type Data = Bytes;
     type Error = Status;
@@ -148,13 +157,20 @@ impl hyper::body::Body for Described {
         if self.is_over {
             return Poll::Ready(None);
         }
-        if self.ended.as_mut().poll(cx).is_ready()
+        let has_ended = self.ended.as_mut().poll(cx).is_ready();
+        let polled = match has_ended {
+            true => Poll::Pending,
+            false => Pin::new(&mut self.answer).poll_frame(cx),
+        };
+        // The stream may have ended since the look above. Then the library, which has read so from the call's body, ends its
+        // answer as if all was well.
+        if (has_ended || is_last(&polled))
             && let Some(why) = self.caller.why.get().cloned()
         {
             self.is_over = true;
             return Poll::Ready(Some(Ok(self.last_frame(why))));
         }
-        Pin::new(&mut self.answer).poll_frame(cx)
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
