@@ -157,20 +157,17 @@ impl hyper::body::Body for Described {
         if self.is_over {
             return Poll::Ready(None);
         }
-        let has_ended = self.ended.as_mut().poll(cx).is_ready();
-        let polled = match has_ended {
-            true => Poll::Pending,
-            false => Pin::new(&mut self.answer).poll_frame(cx),
-        };
-        // The stream may have ended since the look above. Then the library, which has read so from the call's body, ends its
-        // answer as if all was well.
-        if (has_ended || is_last(&polled))
-            && let Some(why) = self.caller.why.get().cloned()
-        {
-            self.is_over = true;
-            return Poll::Ready(Some(Ok(self.last_frame(why))));
+        if self.ended.as_mut().poll(cx).is_pending() {
+            let polled = Pin::new(&mut self.answer).poll_frame(cx);
+            // The stream may have ended since the look above. Then the library, which has read so from the call's body, ends
+            // its answer as if all was well.
+            if !is_last(&polled) || self.caller.why.get().is_none() {
+                return polled;
+            }
         }
-        polled
+        self.is_over = true;
+        let why = self.caller.why.get().cloned();
+        Poll::Ready(why.map(|why| Ok(self.last_frame(why))))
     }
 
     fn is_end_stream(&self) -> bool {
