@@ -25,6 +25,7 @@ use crate::{
     ordered_watch,
     proto::{Refusal, refusal, v1::Reason},
     sequence::NodeId,
+    storage::Member,
 };
 
 impl Way {
@@ -71,86 +72,57 @@ impl Way {
     /// request out.
     #[tracing::instrument(level = "debug", skip_all, fields(node = self.config.node_id))]
     pub(in crate::node) async fn to_leader<R: ForLeader>(
-        &self, here: &R::Here, request: &R, (origin, mut so_far): (Origin, SoFar),
-        deadline: Instant,
+        &self, here: &R::Here, request: &R, (origin, so_far): (Origin, SoFar), deadline: Instant,
     ) -> Attempt<R::Answer> {
-        let mut changes = self.led.changes();
-        let mut trusts_itself = true;
+        let mut search = Search {
+            way: self,
+            here,
+            request,
+            origin,
+            so_far,
+            deadline,
+            changes: self.led.changes(),
+            trusts_itself: true,
+        };
         loop {
             // Marked as seen before anything is read: what changes from here on wakes us below.
-            changes.borrow_and_update();
-            let mut attempt = match request.check_asker(here) {
-                Ok(()) => request.serve_locally(here, (origin, so_far), deadline).await,
-                Err(refusal) => Err(refusal.into()),
-            };
-            so_far = so_far.after(&attempt);
-            let leader = self.group.leadership().borrow().leader.clone();
-            let elsewhere = leader.filter(|(id, _)| *id != self.config.node_id);
+            search.changes.borrow_and_update();
+            let mut attempt = search.try_here().await;
+            let elsewhere = self.leader_elsewhere();
             let is_alone = elsewhere.is_none();
             let mut rest_until = deadline;
             if matches!(attempt, Err(Unanswered::Elsewhere(_)))
                 && let Some((leader, member)) = elsewhere
             {
                 if origin != Origin::Client {
-                    return Err(not_led(so_far, request.effect()));
+                    return Err(search.not_led());
                 }
-                // Once for each attempt: the leader compares what decides here whether there may be another one.
-                let taken_for = request.taken_for(here, trusts_itself);
-                let may_be_asked_again = request.may_be_asked_again(here, taken_for);
-                tokio::select! {
-                    biased;
-                    remote = request.serve_remotely(
-                        here, (leader, &member), taken_for, so_far, deadline
-                    ) => {
-                        laps::lap(Phase::Forward);
-                        attempt = remote;
-                    }
-                    () = deposed(&mut changes), if may_be_asked_again => {
-                        laps::lap(Phase::Forward);
-                        if request.effect() != Effect::None {
-                            so_far = SoFar::MayBeDone;
-                        }
-                        continue;
-                    }
-                }
-                if matches!(attempt, Err(Unanswered::Mistaken)) && trusts_itself {
-                    trusts_itself = false;
-                    continue;
-                }
-                so_far = so_far.after(&attempt);
+                attempt = match search.ask((leader, &member)).await {
+                    Asked::Tried(attempt) => attempt,
+                    Asked::StartOver => continue,
+                };
                 // This leader did not answer, or leads no more, and no other is known: try again soon.
                 rest_until = within(RETRY, deadline);
             }
-            match attempt {
-                Ok(answer) => return Ok(answer),
-                Err(Unanswered::Refused(refusal)) => {
-                    return Err(so_far.refuse(request.effect(), refusal).into());
-                }
-                Err(Unanswered::Mistaken) if origin != Origin::Client => {
-                    return Err(Unanswered::Mistaken);
-                }
-                // A client's request is not taken for another namespace's any more, so `Mistaken` is no answer.
-                Err(Unanswered::Elsewhere(_) | Unanswered::Mistaken) => {}
+            if let Some(ended) = search.end_with(attempt) {
+                return ended;
             }
             if let Some(answer) = request.serve_without_leader(here) {
                 return Ok(answer);
             }
-            let resting = self.next_attempt(&mut changes, [rest_until, deadline], is_alone);
-            let rested = resting.await;
+            let rest = [rest_until, deadline];
+            let rested = self.next_attempt(&mut search.changes, rest, is_alone).await;
             laps::lap(Phase::Leader);
-            let refusal = match rested {
-                Ok(()) => continue,
-                // The follower has its own deadline, and may ask the next leader.
-                Err(_) if origin != Origin::Client => {
-                    return Err(not_led(so_far, request.effect()));
-                }
-                Err(NoAttempt::Stopped) => {
-                    refusal!(NodeStopping, "node {} stops; ask another one", self.config.node_id)
-                }
-                Err(NoAttempt::DeadlinePassed) => self.no_leader_answered(),
-            };
-            return Err(so_far.refuse(request.effect(), refusal).into());
+            if let Err(why) = rested {
+                return Err(search.give_up(why));
+            }
         }
+    }
+
+    /// The leader that Raft last named, if it is another node.
+    fn leader_elsewhere(&self) -> Option<(NodeId, Member)> {
+        let leader = self.group.leadership().borrow().leader.clone();
+        leader.filter(|(id, _)| *id != self.config.node_id)
     }
 
     /// Waits for the next attempt: until the leadership changes, or `rest_until`.
@@ -166,10 +138,9 @@ impl Way {
             _ = changes.changed() => Ok(()),
             () = self.stopping.stopped().cancelled(), if is_alone => {
                 // It may have heard of one just before. It hears of no other.
-                let leader = leader_of(&self.group.leadership().borrow());
-                match leader.is_some_and(|leader| leader != self.config.node_id) {
-                    true => Ok(()),
-                    false => Err(NoAttempt::Stopped),
+                match self.leader_elsewhere() {
+                    Some(_) => Ok(()),
+                    None => Err(NoAttempt::Stopped),
                 }
             }
             () = self.rest(rest_until) => match Instant::now() >= deadline {
@@ -233,12 +204,117 @@ enum NoAttempt {
     Stopped,
 }
 
-/// The outcome of a peer's request while this node does not lead: another node leads. It says whether an earlier attempt may
-/// have carried the request out, if that shows.
-fn not_led(so_far: SoFar, effect: Effect) -> Unanswered {
-    match effect {
-        Effect::None => Unanswered::ELSEWHERE,
-        Effect::Harmless | Effect::UnderId | Effect::Change => Unanswered::Elsewhere(so_far),
+/// A request on its way to the leader, and what the attempts so far have shown.
+struct Search<'a, R: ForLeader> {
+    way: &'a Way,
+    here: &'a R::Here,
+    request: &'a R,
+    origin: Origin,
+    /// The outcome of the attempts so far.
+    so_far: SoFar,
+    deadline: Instant,
+    /// The changes of the leadership.
+    changes: ordered_watch::Receiver<u64>,
+    /// False once a leader has said that the namespace was another one.
+    trusts_itself: bool,
+}
+
+/// The outcome of asking the leader, which is another node.
+enum Asked<A> {
+    /// The outcome of the attempt.
+    Tried(Attempt<A>),
+    /// It was deposed meanwhile, or has another namespace under the name than this node: all starts over at once.
+    StartOver,
+}
+
+impl<R: ForLeader> Search<'_, R> {
+    /// Has this node answer, if it leads.
+    ///
+    /// # Errors
+    /// [`Unanswered`], also if the caller may not have it any more.
+    async fn try_here(&mut self) -> Attempt<R::Answer> {
+        let (here, request) = (self.here, self.request);
+        let attempt = match request.check_asker(here) {
+            Ok(()) => request.serve_locally(here, (self.origin, self.so_far), self.deadline).await,
+            Err(refusal) => Err(refusal.into()),
+        };
+        self.so_far = self.so_far.after(&attempt);
+        attempt
+    }
+
+    /// Has the `leader` answer, which is another node.
+    async fn ask(&mut self, (leader, member): (NodeId, &Member)) -> Asked<R::Answer> {
+        let (here, request) = (self.here, self.request);
+        // Once for each attempt: the leader compares what decides here whether there may be another one.
+        let taken_for = request.taken_for(here, self.trusts_itself);
+        let may_be_asked_again = request.may_be_asked_again(here, taken_for);
+        let replied = tokio::select! {
+            biased;
+            replied = request.serve_remotely(
+                here, (leader, member), taken_for, self.so_far, self.deadline
+            ) => Some(replied),
+            () = deposed(&mut self.changes), if may_be_asked_again => None,
+        };
+        laps::lap(Phase::Forward);
+        match replied {
+            None => {
+                if request.effect() != Effect::None {
+                    self.so_far = SoFar::MayBeDone;
+                }
+                Asked::StartOver
+            }
+            Some(Err(Unanswered::Mistaken)) if self.trusts_itself => {
+                self.trusts_itself = false;
+                Asked::StartOver
+            }
+            Some(attempt) => {
+                self.so_far = self.so_far.after(&attempt);
+                Asked::Tried(attempt)
+            }
+        }
+    }
+
+    /// The end of the search, if this attempt is the last one: the answer, or why there is none.
+    fn end_with(&self, attempt: Attempt<R::Answer>) -> Option<Attempt<R::Answer>> {
+        match attempt {
+            Ok(answer) => Some(Ok(answer)),
+            Err(Unanswered::Refused(refusal)) => Some(Err(self.refuse(refusal))),
+            Err(Unanswered::Mistaken) if self.origin != Origin::Client => {
+                Some(Err(Unanswered::Mistaken))
+            }
+            // A client's request is not taken for another namespace's any more, so `Mistaken` is no answer.
+            Err(Unanswered::Elsewhere(_) | Unanswered::Mistaken) => None,
+        }
+    }
+
+    /// The outcome if the leader is not asked again.
+    fn give_up(&self, why: NoAttempt) -> Unanswered {
+        // The follower has its own deadline, and may ask the next leader.
+        if self.origin != Origin::Client {
+            return self.not_led();
+        }
+        let me = self.way.config.node_id;
+        let refusal = match why {
+            NoAttempt::Stopped => refusal!(NodeStopping, "node {me} stops; ask another one"),
+            NoAttempt::DeadlinePassed => self.way.no_leader_answered(),
+        };
+        self.refuse(refusal)
+    }
+
+    /// The outcome of a peer's request while this node does not lead: another node leads. It says whether an earlier attempt
+    /// may have carried the request out, if that shows.
+    fn not_led(&self) -> Unanswered {
+        match self.request.effect() {
+            Effect::None => Unanswered::ELSEWHERE,
+            Effect::Harmless | Effect::UnderId | Effect::Change => {
+                Unanswered::Elsewhere(self.so_far)
+            }
+        }
+    }
+
+    /// The outcome of a request that is refused, after the attempts so far.
+    fn refuse(&self, refusal: Refusal) -> Unanswered {
+        self.so_far.refuse(self.request.effect(), refusal).into()
     }
 }
 
