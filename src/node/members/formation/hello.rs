@@ -29,10 +29,49 @@ impl Formation {
     /// this node as a member; its peers know it from the membership. A fresh node that takes no part yet answers that.
     ///
     /// # Errors
+    /// FAILED_PRECONDITION or DATA_LOSS: `check_greeting` says when. Else as `be_claimed`, but for what is not yet.
+    pub async fn hello(&self, request: &HelloRequest) -> Result<HelloResponse, Refusal> {
+        self.check_greeting(request)?;
+        if !self.group.is_formed() {
+            match self.be_claimed(request).await {
+                Ok(()) => {}
+                Err(NotMet::NotYet(why)) => {
+                    let not_yet = why.message().to_owned();
+                    return Ok(HelloResponse { not_yet, ..HelloResponse::default() });
+                }
+                Err(NotMet::Refused(why)) => return Err(why),
+            }
+        }
+        // An entry of the cluster may have come meanwhile.
+        let formed = self.group.is_formed();
+        let told =
+            Introduction::told(request.build.clone(), &request.resp_address, &request.http_address);
+        self.members.note_claim(request.from, &told);
+        let me = self.members.as_member();
+        let leader = self.group.leadership().borrow().leader.clone();
+        let (leader, at) = leader.map(|(id, at)| (id, at.peer_address)).unwrap_or_default();
+        Ok(HelloResponse {
+            leader,
+            leader_address: at,
+            clock_ns: self.group.now().as_nanos(),
+            incarnation: if formed { 0 } else { me.incarnation },
+            formed,
+            client_address: me.client_address,
+            peer_address: me.peer_address,
+            build: Some(this_build()),
+            resp_address: self.members.advertised.resp.clone(),
+            http_address: self.members.advertised.http.clone(),
+            not_yet: String::new(),
+        })
+    }
+
+    /// Sees that the caller means this node, that both may be members of one cluster, and that the caller's data is whole.
+    ///
+    /// # Errors
     /// FAILED_PRECONDITION if the caller expects another node or directory, belongs to another cluster, or has another
     /// election timeout; or if its cluster has, or is to have, tokens, and strangers pass for nodes here.
     /// DATA_LOSS if the caller's log is shorter than what it acknowledged, or another process answers with its data.
-    pub async fn hello(&self, request: &HelloRequest) -> Result<HelloResponse, Refusal> {
+    fn check_greeting(&self, request: &HelloRequest) -> Result<(), Refusal> {
         let config = &self.config;
         if request.cluster != config.cluster || request.to != config.node_id {
             refuse!(
@@ -83,37 +122,7 @@ impl Formation {
         if let Some(acknowledged) = &request.acknowledged {
             self.check_acknowledged(request.from, acknowledged)?;
         }
-        if !self.group.is_formed() {
-            match self.be_claimed(request).await {
-                Ok(()) => {}
-                Err(NotMet::NotYet(why)) => {
-                    let not_yet = why.message().to_owned();
-                    return Ok(HelloResponse { not_yet, ..HelloResponse::default() });
-                }
-                Err(NotMet::Refused(why)) => return Err(why),
-            }
-        }
-        // An entry of the cluster may have come meanwhile.
-        let formed = self.group.is_formed();
-        let told =
-            Introduction::told(request.build.clone(), &request.resp_address, &request.http_address);
-        self.members.note_claim(request.from, &told);
-        let me = self.members.as_member();
-        let leader = self.group.leadership().borrow().leader.clone();
-        let (leader, at) = leader.map(|(id, at)| (id, at.peer_address)).unwrap_or_default();
-        Ok(HelloResponse {
-            leader,
-            leader_address: at,
-            clock_ns: self.group.now().as_nanos(),
-            incarnation: if formed { 0 } else { me.incarnation },
-            formed,
-            client_address: me.client_address,
-            peer_address: me.peer_address,
-            build: Some(this_build()),
-            resp_address: self.members.advertised.resp.clone(),
-            http_address: self.members.advertised.http.clone(),
-            not_yet: String::new(),
-        })
+        Ok(())
     }
 
     /// Lets this fresh node be met or claimed by a founder, or by the leader that is about to add it.
