@@ -25,7 +25,7 @@ use crate::{
     },
     proto::{
         peer::{
-            AdministerReply, AdministerRequest, ForwardReplies, ForwardReply, ForwardRequest,
+            self, AdministerReply, AdministerRequest, ForwardReplies, ForwardReply, ForwardRequest,
             ForwardRequests, NotLeader, administer_reply, forward_reply,
         },
         refusal,
@@ -111,24 +111,20 @@ async fn answer_requests(
     mut requests: impl Stream<Item = Result<ForwardRequests, Status>> + Send + Unpin,
     replies: mpsc::Sender<Result<ReplyBatch, Status>>,
 ) {
-    let mut working: FuturesUnordered<AbortOnDropHandle<MeteredReply>> = FuturesUnordered::new();
-    let mut ready = VecDeque::new();
-    // Requests of one caller often follow one another, in many messages.
-    let mut caller = None;
-    let mut asked_last = None;
+    let mut received = ReceivedRequests::default();
     let mut is_first = true;
     let rpc_handler = context.services.of_group.rpc_handler();
     loop {
-        while let Some(Some(done)) = working.next().now_or_never() {
+        while let Some(Some(done)) = received.working.next().now_or_never() {
             match done {
-                Ok(reply) => ready.push_back(reply),
+                Ok(reply) => received.ready.push_back(reply),
                 // The task panicked. The follower loses the stream, and forwards its requests anew. It does not forward gapless
                 // ones without an id: their callers are told that the outcome is unknown.
                 Err(error) => return tracing::error!(%error, "a forwarded request failed"),
             }
         }
-        if !ready.is_empty() {
-            let batch = Ok(next_batch(&mut ready));
+        if !received.ready.is_empty() {
+            let batch = Ok(next_batch(&mut received.ready));
             if replies.send(batch).await.is_err() {
                 return;
             }
@@ -136,8 +132,8 @@ async fn answer_requests(
         }
         tokio::select! {
             biased;
-            Some(done) = working.next(), if !working.is_empty() => match done {
-                Ok(reply) => ready.push_back(reply),
+            Some(done) = received.working.next(), if !received.working.is_empty() => match done {
+                Ok(reply) => received.ready.push_back(reply),
                 Err(error) => return tracing::error!(%error, "a forwarded request failed"),
             },
             message = requests.next() => {
@@ -157,33 +153,62 @@ async fn answer_requests(
                     let _ = replies.send(Err(status.into())).await;
                     return;
                 }
-                let mut keys = 0;
-                for request in message.requests {
-                    let is_same = |(by, network): &(_, _)| {
-                        (by, *network) == (&request.by, request.caller)
-                    };
-                    if !asked_last.as_ref().is_some_and(is_same) {
-                        // A request whose caller cannot be read is refused.
-                        let by = Asker::from_wire(request.by.clone(), request.caller).ok();
-                        caller = by.and_then(|by| context.caller_of(&by, request.caller));
-                        // A token that is not known yet may be by the next request.
-                        let is_known = caller.as_ref().is_some_and(|one| one.is_principal());
-                        let stays = is_known || request.by.is_none();
-                        asked_last = stays.then(|| (request.by.clone(), request.caller));
-                    }
-                    let (cost, mut answering) = answering(&context, caller.clone(), request);
-                    keys += cost;
-                    match (&mut answering).now_or_never() {
-                        Some(reply) => ready.push_back(reply),
-                        None => working.push(AbortOnDropHandle::new(tokio::spawn(answering))),
-                    }
-                    if keys >= KEYS_AT_ONCE {
-                        keys = 0;
-                        tokio::task::yield_now().await;
-                    }
-                }
+                received.begin(&context, message.requests).await;
             }
         }
+    }
+}
+
+/// The requests of one follower that wait, and the replies that are not sent yet.
+#[derive(Default)]
+struct ReceivedRequests {
+    working: FuturesUnordered<AbortOnDropHandle<MeteredReply>>,
+    ready: VecDeque<MeteredReply>,
+    last_caller: LastCaller,
+}
+
+impl ReceivedRequests {
+    /// Begins to answer the requests of one message.
+    async fn begin(&mut self, context: &Arc<NodeContext>, requests: Vec<ForwardRequest>) {
+        let mut keys = 0;
+        for request in requests {
+            let caller = self.last_caller.of(context, &request);
+            let (cost, mut answering) = answering(context, caller, request);
+            keys += cost;
+            match (&mut answering).now_or_never() {
+                Some(reply) => self.ready.push_back(reply),
+                None => self.working.push(AbortOnDropHandle::new(tokio::spawn(answering))),
+            }
+            if keys >= KEYS_AT_ONCE {
+                keys = 0;
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+}
+
+/// The caller of the last request: requests of one caller often follow one another, in many messages.
+#[derive(Default)]
+struct LastCaller {
+    caller: Option<Arc<Caller>>,
+    /// As its request names it, with its network. `None`: the next request is looked at anew, whoever it names.
+    named: Option<(Option<peer::Asker>, Option<u64>)>,
+}
+
+impl LastCaller {
+    /// The caller of a request; `None` if the request counts for nobody.
+    fn of(&mut self, context: &NodeContext, request: &ForwardRequest) -> Option<Arc<Caller>> {
+        let is_same = |(by, network): &(_, _)| (by, *network) == (&request.by, request.caller);
+        if !self.named.as_ref().is_some_and(is_same) {
+            // A request whose caller cannot be read is refused.
+            let by = Asker::from_wire(request.by.clone(), request.caller).ok();
+            self.caller = by.and_then(|by| context.caller_of(&by, request.caller));
+            // A token that is not known yet may be by the next request.
+            let is_known = self.caller.as_ref().is_some_and(|one| one.is_principal());
+            let stays = is_known || request.by.is_none();
+            self.named = stays.then(|| (request.by.clone(), request.caller));
+        }
+        self.caller.clone()
     }
 }
 
