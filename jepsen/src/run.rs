@@ -138,6 +138,7 @@ fn start(options: &Options, dir: &Path) -> io::Result<Injector> {
 }
 
 /// The observations of a run, besides its history.
+#[derive(Default)]
 struct Observed {
     faults: Vec<Fault>,
     final_reads: Vec<Op>,
@@ -157,53 +158,25 @@ struct Observed {
 async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Observed> {
     let mut faults: Vec<Fault> = Vec::new();
     if options.nemesis == Nemesis::DiskNames && options.cluster.faulty_disks {
-        // The cut comes while the cluster is founded. Nobody waits for that: it goes on after the cut.
-        let (mut client, product) = (injector.cluster.client(1), options.cluster.product);
-        let founding = tokio::spawn(async move {
-            namespaces::found(&mut client, product, &mut String::new()).await;
-        });
-        faults.push(injector.cut_power_at_first_start().await?);
-        founding.abort();
+        faults.push(cut_power_while_founded(options, injector).await?);
     }
     let mut client = injector.cluster.client(1);
-    let created = namespaces::create(
-        &mut client,
-        options.cluster.product,
-        options.step,
-        options.asks_for_ids(),
-    )
-    .await;
+    let (product, with_ids) = (options.cluster.product, options.asks_for_ids());
+    let created = namespaces::create(&mut client, product, options.step, with_ids).await;
     if let Err(error) = created {
         let Some(power_cut) = faults.first_mut() else {
             return Err(error);
         };
         // The cluster must be able to start from the data that the power cut left.
         power_cut.violations.push(Finding::Node.told(error.to_string()));
-        return Ok(Observed {
-            faults,
-            final_reads: Vec::new(),
-            accounting: None,
-            exported: Exported::default(),
-            gapless: Findings::default(),
-            ids: Findings::default(),
-            id_figures: None,
-            caught_after_s: None,
-        });
+        return Ok(Observed { faults, ..Observed::default() });
     }
     strangers::are_refused(&injector.cluster.address(1)).await?;
     let mut watching = JoinSet::new();
     injector.monitor.watch(&injector.nodes, &injector.recorder, &mut watching);
-    let config = WorkloadConfig {
-        workload: options.workload,
-        keys: options.keys,
-        interfaces: options.cluster.product.interfaces(),
-        per_second_max: options.ops_max / options.seconds.max(1),
-        seed: options.cluster.seed,
-    };
-    let callers = options.callers_of_numbers();
-    let callers = Callers::start(config, callers, &injector.nodes, &injector.recorder);
+    let callers = callers_of_numbers(options, injector);
     let gapless = gapless_callers(options, injector);
-    if options.cluster.product == Product::Ratchet {
+    if product == Product::Ratchet {
         let nodes = injector.nodes.clone();
         let operator = Operator::start(nodes, options.step, options.cluster.seed).await?;
         watching.spawn(operator.keep_changing());
@@ -225,29 +198,45 @@ async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Obser
     if let Some(id_callers) = id_callers {
         id_callers.stop().await;
     }
-    let mut found = Findings { violations: seen.gapless.violations(), ..Findings::default() };
-    if let (Some(gapless), None) = (gapless, caught_after_s) {
-        found = gapless.finish().await;
-    }
-    let final_reads = match caught_after_s {
-        Some(_) => Vec::new(),
-        None => final_reads::read(injector).await,
+    let found = match (gapless, caught_after_s) {
+        (Some(gapless), None) => gapless.finish().await,
+        _ => Findings { violations: seen.gapless.violations(), ..Findings::default() },
     };
-    let has_accounts = options.cluster.product == Product::Ratchet && caught_after_s.is_none();
-    let (accounting, exported) = match has_accounts {
-        true => (Some(Accounting::read(injector).await), Exported::read(injector).await),
-        false => (None, Exported::default()),
+    let read = match caught_after_s {
+        Some(_) => Observed::default(),
+        None => read_at_end(injector, product).await,
     };
     Ok(Observed {
         faults,
-        final_reads,
-        accounting,
-        exported,
         gapless: found,
         ids: seen.ids.as_ref().map(|ids| ids.findings()).unwrap_or_default(),
         id_figures: seen.ids.as_ref().map(|ids| ids.figures()),
         caught_after_s,
+        ..read
     })
+}
+
+/// Cuts the power while the cluster is founded. Nobody waits for the founding: it goes on after the cut.
+async fn cut_power_while_founded(options: &Options, injector: &mut Injector) -> io::Result<Fault> {
+    let (mut client, product) = (injector.cluster.client(1), options.cluster.product);
+    let founding = tokio::spawn(async move {
+        namespaces::found(&mut client, product, &mut String::new()).await;
+    });
+    let power_cut = injector.cut_power_at_first_start().await?;
+    founding.abort();
+    Ok(power_cut)
+}
+
+/// Reads what the nodes say, once nobody asks any more: every key, and of our product its accounts and exports.
+async fn read_at_end(injector: &Injector, product: Product) -> Observed {
+    let final_reads = final_reads::read(injector).await;
+    let (accounting, exported) = match product {
+        Product::Ratchet => {
+            (Some(Accounting::read(injector).await), Exported::read(injector).await)
+        }
+        Product::MaxWins => (None, Exported::default()),
+    };
+    Observed { final_reads, accounting, exported, ..Observed::default() }
 }
 
 /// The observations of callers beside those of the history.
@@ -274,6 +263,19 @@ fn seen_ids(options: &Options, injector: &Injector) -> io::Result<Option<Arc<See
     let nodes = (nodes, &injector.cluster.starts);
     let seen = SeenIds::new(nodes, recorder, distance, per_second_max);
     seen.map(Some).map_err(io::Error::other)
+}
+
+/// Callers of numbers, through all interfaces of the product.
+fn callers_of_numbers(options: &Options, injector: &Injector) -> Callers {
+    let config = WorkloadConfig {
+        workload: options.workload,
+        keys: options.keys,
+        interfaces: options.cluster.product.interfaces(),
+        per_second_max: options.ops_max / options.seconds.max(1),
+        seed: options.cluster.seed,
+    };
+    let (nodes, recorder) = (&injector.nodes, &injector.recorder);
+    Callers::start(config, options.callers_of_numbers(), nodes, recorder)
 }
 
 /// Callers of ids: few where they run beside another workload.
