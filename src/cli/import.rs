@@ -69,9 +69,8 @@ impl Ask for Import {
         let client = connection.patient_client(MESSAGE_TIME)?;
         let namespace = client.get_namespace(self.namespace.clone()).await?;
         let expected = Expected::new(&namespace)?;
-        let is_stdin = self.file.as_os_str() == "-";
         let shown = self.file.display().to_string();
-        let mut file = match is_stdin {
+        let mut file = match self.is_stdin() {
             true => spool().map_err(|error| cannot_read("standard input", &error))?,
             false => File::open(&self.file).map_err(|error| cannot_read(&shown, &error))?,
         };
@@ -88,8 +87,35 @@ impl Ask for Import {
             let text = format!("{rows} rows are in order; nothing was raised");
             return output::result(connection.json, &value, &text);
         }
-        let beside = (!is_stdin).then(|| progress::beside(&self.file));
-        let cluster = client.status().await?.cluster;
+        let sending = RowSender {
+            client: &client,
+            format: self.format,
+            expected: &expected,
+            checked: &checked,
+        };
+        let done = self.raise(&sending, &mut file, connection).await?;
+        tell_raised(&checked, done, connection)
+    }
+}
+
+impl Import {
+    fn is_stdin(&self) -> bool {
+        self.file.as_os_str() == "-"
+    }
+
+    /// Raises what the rows of the checked `file` are of, and reads all of it back. Returns how many rows an earlier import had
+    /// raised.
+    ///
+    /// # Errors
+    /// If the file or the record beside it is not what it should be, the cluster does not raise all, or keys are lower than
+    /// their rows say.
+    async fn raise(
+        &self, sending: &RowSender<'_>, file: &mut File, connection: &Connection,
+    ) -> Result<u64, CommandError> {
+        let shown = self.file.display().to_string();
+        let checked = sending.checked;
+        let beside = (!self.is_stdin()).then(|| progress::beside(&self.file));
+        let cluster = sending.client.status().await?.cluster;
         let record = Progress {
             cluster,
             namespace: self.namespace.clone(),
@@ -102,23 +128,17 @@ impl Ask for Import {
             Some(path) => progress::read(path, &record)?,
             None => 0,
         };
-        let sending = RowSender {
-            client: &client,
-            format: self.format,
-            expected: &expected,
-            checked: &checked,
-        };
         let bar = progress_bar(connection, "raising", checked.rows);
-        rewind(&mut file).map_err(|error| cannot_read(&shown, &error))?;
+        rewind(file).map_err(|error| cannot_read(&shown, &error))?;
         let note = |rows_done| match &beside {
             Some(path) => progress::write(path, &Progress { rows_done, ..record.clone() }),
             None => Ok(()),
         };
-        sending.raise(&mut file, done, &bar, note).await?;
+        sending.raise(file, done, &bar, note).await?;
         bar.finish_and_clear();
         let bar = progress_bar(connection, "reading back", checked.rows);
-        rewind(&mut file).map_err(|error| cannot_read(&shown, &error))?;
-        let lower = sending.read_back(&mut file, &bar).await?;
+        rewind(file).map_err(|error| cannot_read(&shown, &error))?;
+        let lower = sending.read_back(file, &bar).await?;
         bar.finish_and_clear();
         // Also if keys are lower: it claims that they are raised, and the next import must not skip them.
         let removed = beside.as_ref().map_or(Ok(()), |path| progress::remove(path));
@@ -126,20 +146,23 @@ impl Ask for Import {
             let kept = beside.as_deref().filter(|_| removed.is_err());
             return Err(send::refused(&lower, done, kept));
         }
-        removed?;
-        let warnings = checked.warnings.shown();
-        let value = json!({
-            "rows": checked.rows.to_string(),
-            "resumed_at": done.to_string(),
-            "warnings": warnings,
-        });
-        let read = match checked.has_ranges {
-            false => "every key",
-            true => "every key, and the first and the last id of every section,",
-        };
-        let text = format!("{} rows: {read} is at its number or above", checked.rows);
-        output::result(connection.json, &value, &text)
+        removed.map(|()| done)
     }
+}
+
+/// Prints that all rows of a file are raised, the first `done` of them by an earlier import.
+fn tell_raised(checked: &Checked, done: u64, connection: &Connection) -> Result<(), CommandError> {
+    let value = json!({
+        "rows": checked.rows.to_string(),
+        "resumed_at": done.to_string(),
+        "warnings": checked.warnings.shown(),
+    });
+    let read = match checked.has_ranges {
+        false => "every key",
+        true => "every key, and the first and the last id of every section,",
+    };
+    let text = format!("{} rows: {read} is at its number or above", checked.rows);
+    output::result(connection.json, &value, &text)
 }
 
 /// Warns of the rows of a file that somebody should look at, unless the result has them.
