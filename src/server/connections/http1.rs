@@ -5,6 +5,7 @@
 
 use std::{pin::Pin, sync::Arc};
 
+use bytes::Bytes;
 use futures::TryFutureExt;
 use hyper::{
     header::{CONNECTION, HeaderValue},
@@ -126,19 +127,27 @@ async fn serve_until_rest<S: Answering>(
         () = stopping => return Ok(None),
     };
     let Parts { io, read_buf, .. } = rested.map_err(|error| error.to_string())?;
-    let socket = io.into_inner();
+    at_rest(io.into_inner(), read_buf, calls.begun() == begun).map(Some)
+}
+
+/// The socket of a protocol that has ended, with the bytes of a further request that were read. `is_idle` says that no call has
+/// begun since the protocol was told to end.
+///
+/// # Errors
+/// A text if the end of an answer is not sent, or more was sent after the last request.
+fn at_rest(
+    socket: PatientSocket, read: Bytes, is_idle: bool,
+) -> Result<UntilKnown<Stream>, String> {
     if socket.is_writing() {
         // The bytes that were read may be the rest of that answer's request.
         return Err("the end of an answer is not sent".to_owned());
     }
-    match read_buf.is_empty() || calls.begun() == begun {
-        true => {
-            let mut stream = socket.into_inner();
-            stream.inner_mut().put_back(read_buf);
-            Ok(Some(stream))
-        }
-        false => Err("more was sent after the last request".to_owned()),
+    if !read.is_empty() && !is_idle {
+        return Err("more was sent after the last request".to_owned());
     }
+    let mut stream = socket.into_inner();
+    stream.inner_mut().put_back(read);
+    Ok(stream)
 }
 
 #[cfg(test)]
