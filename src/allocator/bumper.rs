@@ -153,6 +153,14 @@ async fn bump(
     metrics.bump_seconds.observe(took, 1);
     metrics.bump_entries.inc();
     metrics.bumps.inc_by(bumps.len() as u64);
+    Ok(give_answers(group, memory, places, bumps, answers))
+}
+
+/// Gives each section at `places` the answer to its bump. Returns the places that need a further bump.
+fn give_answers(
+    group: &Group, memory: &Memory, places: Vec<MemoryPlace>, bumps: Vec<Bump>,
+    answers: Vec<Bumped>,
+) -> Vec<MemoryPlace> {
     // Read again: a call that waits is served under changes made since the bump was proposed, too.
     let namespaces = group.view.namespaces();
     let mut again = Vec::new();
@@ -169,5 +177,5 @@ async fn bump(
             again.push(place);
         }
     }
-    Ok(again)
+    again
 }
