@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::{sync::Mutex, time::Instant};
 
 use super::{
-    founding_claim::{Claim, Founder, FoundingClaim},
+    founding_claim::{Claim, Founder, FoundingClaim, HeldByAnother},
     not_met::NotMet,
 };
 use crate::{
@@ -51,7 +51,8 @@ impl ClaimedNode {
         let me = this_node.id;
         let claiming = async move {
             let mut claimed = held.clone();
-            let renews = claimed.claim(claim, me, Instant::now()).map_err(NotMet::NotYet)?;
+            let renews = claimed.claim(claim, me, Instant::now());
+            let renews = renews.map_err(|HeldByAnother(why)| NotMet::NotYet(why))?;
             match this_node.be_claimed(renews).await {
                 Ok(true) => {
                     // Whichever member leads first will need it.

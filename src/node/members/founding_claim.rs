@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::{
-    proto::{Refusal, refuse},
+    proto::{Refusal, refusal},
     sequence::{ClusterId, NodeId, TokenHash},
 };
 
@@ -48,13 +48,17 @@ pub struct Founder {
     pub admin: Option<TokenHash>,
 }
 
+/// Another one holds the node, which may be claimed later. The text says who, and until when.
+#[derive(Debug)]
+pub struct HeldByAnother(pub Refusal);
+
 impl FoundingClaim {
     /// Claims this node, `me`. True if an earlier claim has run out: the node is to take another incarnation before anybody
     /// is told that it is claimed.
     ///
     /// # Errors
-    /// UNAVAILABLE while another one holds it: it may be claimed later.
-    pub fn claim(&mut self, claim: Claim, me: NodeId, now: Instant) -> Result<bool, Refusal> {
+    /// [`HeldByAnother`] while another one holds it.
+    pub fn claim(&mut self, claim: Claim, me: NodeId, now: Instant) -> Result<bool, HeldByAnother> {
         let other = self.0.filter(|(held, _)| *held != claim);
         if let Some((held, since)) = other {
             let left = (since + LASTS).saturating_duration_since(now);
@@ -70,11 +74,11 @@ impl FoundingClaim {
                         format!("the leader of the cluster with the id {id} adds it")
                     }
                 };
-                refuse!(
+                return Err(HeldByAnother(refusal!(
                     NotFounded,
                     "node {me} is claimed: {who}. If that was given up, ask again in {} s: the claim has run out then",
                     left.as_secs() + 1
-                );
+                )));
             }
         }
         self.0 = Some((claim, now));

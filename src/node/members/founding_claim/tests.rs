@@ -31,7 +31,7 @@ impl Process {
     }
 
     /// Claims it for a founder. Returns the incarnation that the founder is told.
-    fn claim_for(&self, founder: super::Founder, now: Instant) -> Result<u64, Refusal> {
+    fn claim_for(&self, founder: super::Founder, now: Instant) -> Result<u64, HeldByAnother> {
         let mut state = self.state.borrow_mut();
         let claim = Claim::Founder(founder);
         state.incarnation += 100_000 * u64::from(state.claim.claim(claim, self.id, now)?);
@@ -221,7 +221,7 @@ fn a_claim_of_another_one_is_refused_with_the_reason_until_it_has_run_out() {
     assert!(held.clone().claim(founds(1, 11), 5, now).expect("it was started again"));
     for other in [founds(2, 20), Claim::Cluster(cluster)] {
         let soon = now + LASTS - Duration::from_millis(1);
-        let refused = held.claim(other, 5, soon).expect_err("refused");
+        let HeldByAnother(refused) = held.claim(other, 5, soon).expect_err("refused");
         assert_eq!(refused.code(), Code::Unavailable, "{refused}");
         for part in ["node 1 founds", "in 1 s"] {
             assert!(refused.message().contains(part), "{part:?} is not in {refused}");
@@ -236,7 +236,8 @@ fn a_claim_of_another_one_is_refused_with_the_reason_until_it_has_run_out() {
 fn what_a_founder_claims_of_itself_does_not_run_out() {
     let (mut held, now) = (FoundingClaim::default(), Instant::now());
     held.claim(founds(5, 50), 5, now).expect("it is free");
-    let refused = held.claim(founds(1, 10), 5, now + 10 * LASTS).expect_err("refused");
+    let later = now + 10 * LASTS;
+    let HeldByAnother(refused) = held.claim(founds(1, 10), 5, later).expect_err("refused");
     assert!(refused.message().contains("node 5 founds"), "{refused}");
     held.give_up(super::Founder { id: 5, incarnation: 49, admin: None });
     held.claim(founds(1, 10), 5, now).expect_err("that was another process");
@@ -252,7 +253,7 @@ fn a_node_that_is_about_to_be_added_founds_nothing_and_goes_to_no_other_cluster_
     assert!(!added.claim(Claim::Cluster(one), 5, now).expect("it is free"));
     assert!(!added.claim(Claim::Cluster(one), 5, now).expect("maybe by the next leader"));
     for claim in [Claim::Cluster(other), founds(5, 50)] {
-        let refused = added.claim(claim, 5, now).expect_err("about to be added");
+        let HeldByAnother(refused) = added.claim(claim, 5, now).expect_err("about to be added");
         assert!(refused.message().contains(&one.to_string()), "{refused}");
         assert!(added.clone().claim(claim, 5, now + LASTS).expect("it has run out"));
     }
