@@ -567,7 +567,8 @@ async fn a_counter_may_begin_with_zero_and_be_set_if_it_is_new() {
         start,
         ..CreateNamespaceRequest::default()
     };
-    for namespace in [create("shared", Some(100), None), create("late", None, Some(5))] {
+    let fives = CreateNamespaceRequest { increment: Some(5), ..create("fives", None, Some(5)) };
+    for namespace in [create("shared", Some(100), None), create("late", None, Some(5)), fives] {
         admin.admin.create_namespace(namespace).await.expect("created");
     }
     for (node, key) in [(leader, 1), (other_than(leader), 2)] {
@@ -589,6 +590,10 @@ async fn a_counter_may_begin_with_zero_and_be_set_if_it_is_new() {
             (format!("SETNX book:1{key} 40000"), ":1"),
             (format!("SETNX book:1{key} 50000"), ":0"),
             (format!("INCR book:1{key}"), ":40001"),
+            (format!("SETNX fives:{key} 0"), ":1"),
+            (format!("SETNX fives:{key} 5"), ":1"),
+            (format!("SETNX fives:{key} 6"), ":0"),
+            (format!("INCR fives:{key}"), ":10"),
         ] {
             assert_eq!(redis.ask(&command).await, reply, "{command}");
         }
@@ -597,6 +602,7 @@ async fn a_counter_may_begin_with_zero_and_be_set_if_it_is_new() {
             ("SETNX shared:1 0".to_owned(), "share sections (section_size 100)"),
             ("SET shared:1 7 NX".to_owned(), "raise it to 1 or more, whether it is new or not"),
             ("SETNX late:1 0".to_owned(), "begin with start 5"),
+            ("SETNX fives:9 3".to_owned(), "raise it to 5 or more"),
         ] {
             let refused = redis.ask(&command).await;
             assert!(refused.starts_with("-ERR") && refused.contains(says), "{command}: {refused}");

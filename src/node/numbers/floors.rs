@@ -93,6 +93,20 @@ fn check_floor(namespace: &Namespace, key: Key<'_>, at_least: u64) -> Result<(),
     ))
 }
 
+/// Refuses to raise a new key below its first number: its floor would stay 0, so that a later caller would find it new, too.
+fn check_leaves_trace(namespace: &Namespace, key: Key<'_>, at_least: u64) -> Result<(), Refusal> {
+    let start = namespace.config.start;
+    if at_least < start {
+        refuse!(
+            NumbersExhausted,
+            "a floor of {at_least} would leave no trace at key {key}: the first number in namespace {:?} is {start}, and the \
+             next caller would find the key new, too; raise it to {start} or more, or to 0 to ask whether it is new",
+            namespace.config.name
+        );
+    }
+    Ok(())
+}
+
 impl SequenceRequest for RaiseRequest {
     of_namespace!();
 
@@ -132,7 +146,10 @@ impl SequenceRequest for RaiseRequest {
             .map_err(|why| refusal!(NumbersExhausted, "{why}"))?;
         let raised = match self.only_if_new {
             false => term.raise(namespace, key, self.at_least, deadline).await,
-            true => term.raise_new(namespace, key, self.at_least, deadline).await,
+            true => {
+                check_leaves_trace(namespace, key, self.at_least)?;
+                term.raise_new(namespace, key, self.at_least, deadline).await
+            }
         };
         let raised = raised.map_err(|why| failed(why, namespace, term, 0))?;
         Ok(RaiseResponse { floor: raised.floor, raised: raised.is_higher, route: None })
