@@ -280,6 +280,8 @@ async fn whoever_is_not_let_in_gets_a_form_and_a_session_opens_the_page_and_noth
         let told = format!("{}{}", again.head, again.body);
         assert!(token == " " || !told.contains(token), "it tells the token: {told}");
     }
+    let compressed = log_in(address, closed.token("read"), "Content-Encoding: gzip\r\n").await;
+    assert_form(&compressed, 400, Some("the body is compressed"));
     // A caller that shows a token itself needs no session.
     let shown = |verb| format!("Authorization: Bearer {}\r\n", closed.token(verb));
     let page = page_with(address, &shown("read")).await;

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::atomic::{AtomicU64, Ordering},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
@@ -127,11 +127,17 @@ impl Recorder {
         let _ = answered.wait_for(is_later).await;
     }
 
-    /// Waits until something of each flow is answered that was asked for after `since`.
-    pub async fn all_answered_since(&self, since: u64) {
+    /// Waits until something of each flow is answered that was asked for after `since`, for `limit` at most. Returns a flow of which
+    /// nothing was.
+    pub async fn silent_flow(&self, since: u64, limit: Duration) -> Option<Flow> {
+        let latest = tokio::time::Instant::now() + limit;
         for flow in self.flows() {
-            self.answered_since(flow, since).await;
+            let answered = self.answered_since(flow, since);
+            if tokio::time::timeout_at(latest, answered).await.is_err() {
+                return Some(flow);
+            }
         }
+        None
     }
 
     /// Calls `look` with all operations so far.
@@ -147,26 +153,25 @@ impl Recorder {
 
 #[cfg(test)]
 mod tests {
-    use futures::FutureExt;
-
     use super::*;
 
-    #[test]
-    fn a_flow_that_stopped_is_not_hidden_by_another_that_goes_on() {
+    #[tokio::test]
+    async fn a_flow_that_stopped_is_not_hidden_by_another_that_goes_on() {
         let recorder = Recorder::default();
-        let all = |since| recorder.all_answered_since(since).now_or_never().is_some();
-        assert!(all(7), "nothing is asked for");
+        let silent = async |since| recorder.silent_flow(since, Duration::ZERO).await;
+        assert_eq!(silent(7).await, None, "nothing is asked for");
         recorder.begin(Flow::Numbers);
         recorder.begin(Flow::LastNumbers);
         recorder.begin(Flow::Gapless);
         recorder.answered(Flow::Numbers, 8);
-        assert!(recorder.answered_since(Flow::Numbers, 7).now_or_never().is_some());
+        recorder.answered_since(Flow::Numbers, 7).await;
         recorder.answered(Flow::LastNumbers, 8);
-        assert!(!all(7), "no gapless number");
+        assert_eq!(silent(7).await, Some(Flow::Gapless));
         recorder.answered(Flow::Gapless, 9);
-        assert!(all(7) && !all(8));
+        assert_eq!(silent(7).await, None);
+        assert_eq!(silent(8).await, Some(Flow::Numbers));
         // An earlier request that is answered late says nothing new.
         recorder.answered(Flow::Numbers, 3);
-        assert!(all(7));
+        assert_eq!(silent(7).await, None);
     }
 }

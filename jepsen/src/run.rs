@@ -189,10 +189,14 @@ async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Obser
     let caught_after_s = inject_faults(options, injector, &mut faults, &seen).await?;
     injector.heal()?;
     let healed = injector.recorder.now();
-    if caught_after_s.is_none() {
-        // If numbers do not flow again, the final reads show it. After a violation there are none.
-        let flowing = injector.recorder.all_answered_since(healed);
-        let _ = tokio::time::timeout(RECOVERY_MAX, flowing).await;
+    // A run that stops at a violation is judged by that. Without a fault the final reads alone show whether numbers flow.
+    if caught_after_s.is_none()
+        && let Some(last) = faults.last_mut()
+        && let Some(flow) = injector.recorder.silent_flow(healed, RECOVERY_MAX).await
+    {
+        let limit = RECOVERY_MAX.as_secs();
+        let what = format!("{flow} within {limit} s after all faults were over");
+        last.violations.push(Finding::Silence.told(what));
     }
     callers.stop().await;
     if let Some(id_callers) = id_callers {

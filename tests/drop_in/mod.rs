@@ -234,6 +234,9 @@ async fn tinyid_clients_may_send_a_form_and_get_at_most_100_000_numbers() {
     // A body that is no form is not read.
     let page = http(asked, &half, "Content-Type: text/plain\r\n", "bizType=test").await;
     assert_answer(&page, 200, TEXT, "");
+    let compressed = format!("{form}Content-Encoding: gzip\r\n");
+    let page = http(asked, "POST /tinyid/id/nextId", &compressed, &body).await;
+    assert!(page.body.contains("the body is compressed (content-encoding: gzip)"), "{}", page.body);
     let many = format!("/tinyid/id/nextIdSimple?token={TOKEN}&bizType=test&batchSize=100001");
     let numbers: Vec<String> = (4..100_004).map(|number: u64| number.to_string()).collect();
     assert_answer(&http_get(asked, &many).await, 200, TEXT, &numbers.join(","));

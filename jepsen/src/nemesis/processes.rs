@@ -67,8 +67,7 @@ impl Injector {
             self.cluster.spawn(id)?;
             let since = self.recorder.now();
             // If numbers do not flow again, the check at the end of the fault notices.
-            let _ =
-                tokio::time::timeout(RECOVERY_MAX, self.recorder.all_answered_since(since)).await;
+            let _ = self.recorder.silent_flow(since, RECOVERY_MAX).await;
         }
         let description = "all nodes stopped and started in turn";
         Ok(ActiveFault::new(description, Repair::Nothing, true).with_violation(violation))

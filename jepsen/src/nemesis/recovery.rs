@@ -101,18 +101,9 @@ impl Injector {
                 self.end_outage(self.begin_outage(), &format!("{nemesis:?} was over")).await
             }
             Limit::Someday => {
-                let latest = Instant::now() + RECOVERY_MAX;
-                let mut stuck = None;
-                for flow in self.recorder.flows() {
-                    let flowing = self.recorder.answered_since(flow, to_ns);
-                    if tokio::time::timeout_at(latest, flowing).await.is_err() {
-                        let limit = RECOVERY_MAX.as_secs();
-                        stuck.get_or_insert(format!(
-                            "{flow} within {limit} s after {nemesis:?} was over"
-                        ));
-                    }
-                }
-                stuck
+                let silent = self.recorder.silent_flow(to_ns, RECOVERY_MAX).await;
+                let limit = RECOVERY_MAX.as_secs();
+                silent.map(|flow| format!("{flow} within {limit} s after {nemesis:?} was over"))
             }
         };
         fault.found(Finding::Silence, stuck);

@@ -110,7 +110,7 @@ impl Injector {
         self.cluster.spawn(leader)?;
         let since = self.recorder.now();
         // If numbers do not flow again, the check at the end of the fault notices.
-        let _ = tokio::time::timeout(SILENCE_MAX, self.recorder.all_answered_since(since)).await;
+        let _ = self.recorder.silent_flow(since, SILENCE_MAX).await;
         let description = format!("leader {leader} told to stop: ended after {took_ms} ms");
         let fault = ActiveFault::new(description, Repair::Nothing, true);
         Ok(fault.with_violation(violation))

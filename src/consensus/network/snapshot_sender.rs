@@ -33,7 +33,7 @@ const IDLE_MAX: Duration = Duration::from_secs(60);
 const CATCH_UP: Duration = Duration::from_secs(60);
 /// After a failed attempt the peer is left alone for so long, doubled with each further failure ...
 const RETRY: Duration = Duration::from_secs(1);
-/// ... at most this many times. Where there is haste, it is not doubled.
+/// ... at most this many times. Where there is haste, it is not doubled; the wait ends when haste begins.
 const RETRY_DOUBLINGS_MAX: u32 = 6;
 /// How often a sender that waits looks whether there is haste.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -120,8 +120,10 @@ impl SnapshotSender {
                     "a snapshot was not installed; another one is sent later"
                 );
                 let failed = Instant::now();
-                tokio::time::sleep_until(failed + RETRY).await;
-                self.haste.wait_until(failed + retry).await;
+                match self.haste.is_needed() {
+                    true => tokio::time::sleep_until(failed + RETRY).await,
+                    false => self.haste.wait_until(failed + retry).await,
+                }
                 Err(Unreachable::from_string(refusal.message()).into())
             }
         }

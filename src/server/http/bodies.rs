@@ -21,9 +21,12 @@ use crate::{
     node::{NodeContext, Reservation},
     proto::{Refusal, refusal, refuse},
     sequence::Wanted,
-    server::connections::{
-        answer_memory::until_sent, unfinished::CLIENT_MESSAGE_BYTES_MAX,
-        until_known::STRANGERS_BYTES_MAX,
+    server::{
+        connections::{
+            answer_memory::until_sent, unfinished::CLIENT_MESSAGE_BYTES_MAX,
+            until_known::STRANGERS_BYTES_MAX,
+        },
+        written::shown,
     },
 };
 
@@ -82,6 +85,22 @@ pub async fn json<T: DeserializeOwned>(
 /// Why a part of a request cannot be read.
 pub fn unreadable(part: &str, why: impl Display) -> Refusal {
     refusal!(InvalidRequest, "{part} is not as /openapi.json describes it: {why}")
+}
+
+/// Checks that a body is not compressed.
+///
+/// # Errors
+/// INVALID_ARGUMENT if the headers say that it is.
+pub fn check_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
+    let Some(encoding) = headers.get(header::CONTENT_ENCODING) else {
+        return Ok(());
+    };
+    Err(refusal!(
+        InvalidRequest,
+        "the body is compressed ({}: {}), and no node reads such; send it as it is",
+        header::CONTENT_ENCODING,
+        shown(encoding.as_bytes())
+    ))
 }
 
 /// Reads the bytes of a body. Also returns the memory that is reserved for them.

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use axum::{
     body::Body,
-    http::{HeaderName, HeaderValue, header, request::Parts},
+    http::{HeaderName, HeaderValue, request::Parts},
 };
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 
 use super::{
-    bodies::{bytes, json, unreadable},
+    bodies::{bytes, check_encoding, json, unreadable},
     headers::Due,
     path::PathValues,
 };
@@ -131,14 +131,7 @@ impl<'a> Received<'a> {
                 shown(query.as_bytes())
             );
         }
-        if let Some(encoding) = self.head.headers.get(header::CONTENT_ENCODING) {
-            refuse!(
-                InvalidRequest,
-                "the body is compressed ({}: {}), and no node reads such; send it as it is",
-                header::CONTENT_ENCODING,
-                shown(encoding.as_bytes())
-            );
-        }
+        check_encoding(&self.head.headers)?;
         json(self.context, self.body, self.due).await
     }
 

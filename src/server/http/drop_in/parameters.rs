@@ -36,13 +36,14 @@ impl Parameters {
     /// The parameters in the query, and those of the form in the body of a POST.
     ///
     /// # Errors
-    /// If the form is too large, or does not arrive.
+    /// If the form is compressed, is too large, or does not arrive.
     pub async fn read(context: &NodeContext, due: &Due, request: Request) -> Result<Self, Refusal> {
         let (head, body) = request.into_parts();
         let parameters = Parameters::of(&head.uri);
         if head.method != Method::POST || !is_form(&head.headers) {
             return Ok(parameters);
         }
+        bodies::check_encoding(&head.headers)?;
         let (form, reserved) = bodies::bytes(context, body, due).await?;
         Ok(Parameters { form, _reserved: reserved, ..parameters })
     }

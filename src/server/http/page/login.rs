@@ -23,7 +23,7 @@ use crate::{
     server::{
         connections::owner::Owner,
         http::{
-            bodies::{bytes_up_to, uncacheable},
+            bodies::{bytes_up_to, check_encoding, uncacheable},
             headers::{ContextState, Due},
             problem::Problem,
         },
@@ -144,6 +144,7 @@ pub async fn log_in(
 async fn begin(
     context: &ContextState, due: &Due, head: &Parts, body: Body, sessions: &Sessions,
 ) -> Result<HeaderValue, Refusal> {
+    check_encoding(&head.headers)?;
     let (form, _held) = bytes_up_to(FORM_BYTES_MAX, context, body, due).await?;
     let mut fields = form_urlencoded::parse(&form);
     let token = fields.find(|(name, _)| name == TOKEN).map(|(_, token)| token);
