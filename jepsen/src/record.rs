@@ -127,8 +127,8 @@ impl Recorder {
         let _ = answered.wait_for(is_later).await;
     }
 
-    /// Waits until something of each flow is answered that was asked for after `since`, for `limit` at most. Returns a flow of which
-    /// nothing was.
+    /// Waits, for `limit` at most, until something of each flow is answered that was asked for after `since`. Returns a flow of
+    /// which nothing was.
     pub async fn silent_flow(&self, since: u64, limit: Duration) -> Option<Flow> {
         let latest = tokio::time::Instant::now() + limit;
         for flow in self.flows() {
