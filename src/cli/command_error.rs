@@ -23,7 +23,7 @@ Exit codes:
    0  success
    1  any error that has no code below
    2  the command line is malformed
-   3  not found: a namespace, a node
+   3  not found: a namespace, a node, a token
    4  refused: an argument is outside its limits, the name exists already, the numbers are used up,
       a namespace has all the keys that it may have, another membership change is in progress, or
       the cluster's state does not allow it

@@ -104,7 +104,7 @@ enum Subcommands {
     Id(id::Id),
     /// Create, show, list, change and delete namespaces
     Namespace(Asking<namespace::Namespace>),
-    /// Show the worker ids of a namespace and their holders
+    /// Show the worker ids of a namespace and their holders, and end a lease that reaches too far ahead
     Worker(Asking<worker::Worker>),
     /// Create, list and revoke tokens, by which callers are known
     Token(Asking<access::Token>),

@@ -135,8 +135,8 @@ macro_rules! for_each_setting {
             /// How many calls over gRPC may be in progress; further ones are refused [default: 32768]
             "RATCHET_CLIENT_CALLS_MAX" [] =>
                 client_calls_max: u64 as u64 = 32_768, 1..=1 << 30;
-            /// How large a part of client_connections_max, client_calls_max and memory_requests_max_mb the callers of one
-            /// address may hold, in percent [default: 50]
+            /// How large a part of client_connections_max, client_calls_max and memory_requests_max_mb, and of the places for
+            /// exports and status pages, a principal, or the callers of one address, may hold, in percent [default: 50]
             "RATCHET_CLIENT_SHARE_PERCENT" [] =>
                 client_share_percent: u64 as u64 = 50, 1..=100;
             /// How long a connection without a call under way is kept, in milliseconds; longer than balancers and pools
