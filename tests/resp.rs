@@ -593,6 +593,7 @@ async fn a_counter_may_begin_with_zero_and_be_set_if_it_is_new() {
             (format!("SETNX fives:{key} 0"), ":1"),
             (format!("SETNX fives:{key} 5"), ":1"),
             (format!("SETNX fives:{key} 6"), ":0"),
+            (format!("SETNX fives:{key} 3"), ":0"),
             (format!("INCR fives:{key}"), ":10"),
         ] {
             assert_eq!(redis.ask(&command).await, reply, "{command}");

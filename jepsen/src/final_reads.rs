@@ -1,4 +1,4 @@
-//! The reads at the end of a run: every key through every node.
+//! The reads at the end of a run: the busiest keys through every node.
 
 use std::{collections::HashMap, time::Duration};
 

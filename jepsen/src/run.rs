@@ -231,7 +231,7 @@ async fn cut_power_while_founded(options: &Options, injector: &mut Injector) -> 
     Ok(power_cut)
 }
 
-/// Reads what the nodes say, once nobody asks any more: every key, and of our product its accounts and exports.
+/// Reads what the nodes say, once nobody asks any more: the busiest keys, and of our product its accounts and exports.
 async fn read_at_end(injector: &Injector, product: Product) -> Observed {
     let final_reads = final_reads::read(injector).await;
     let (accounting, exported) = match product {

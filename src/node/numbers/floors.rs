@@ -25,7 +25,7 @@ use crate::{
             Route,
         },
     },
-    sequence::{Key, MessageId, Namespace},
+    sequence::{Key, MessageId, Namespace, NamespaceConfig},
 };
 
 /// Refuses a gapless namespace: a floor passes over numbers.
@@ -93,18 +93,26 @@ fn check_floor(namespace: &Namespace, key: Key<'_>, at_least: u64) -> Result<(),
     ))
 }
 
-/// Refuses to raise a new key below its first number: its floor would stay 0, so that a later caller would find it new, too.
-fn check_leaves_trace(namespace: &Namespace, key: Key<'_>, at_least: u64) -> Result<(), Refusal> {
-    let start = namespace.config.start;
-    if at_least < start {
-        refuse!(
-            NumbersExhausted,
-            "a floor of {at_least} would leave no trace at key {key}: the first number in namespace {:?} is {start}, and the \
-             next caller would find the key new, too; raise it to {start} or more, or to 0 to ask whether it is new",
-            namespace.config.name
-        );
-    }
-    Ok(())
+/// Whether a key is new: it never had a number, and was never raised.
+///
+/// # Errors
+/// Those of [`Term::current`].
+async fn newness(
+    term: &Term, namespace: &Namespace, key: Key<'_>, deadline: Instant,
+) -> Attempt<RaiseResponse> {
+    let last = term.current(namespace, key, deadline).await;
+    let last = last.map_err(|why| failed(why, namespace, term, 0))?;
+    Ok(RaiseResponse { floor: last.unwrap_or(0), raised: last.is_none(), route: None })
+}
+
+/// Why a new key is not raised below its first number.
+fn leaves_no_trace(namespace: &Namespace, key: Key<'_>, at_least: u64) -> Refusal {
+    let NamespaceConfig { name, start, .. } = &namespace.config;
+    refusal!(
+        NumbersExhausted,
+        "a floor of {at_least} would leave no trace at key {key}: the first number in namespace {name:?} is {start}, and the \
+         next caller would find the key new, too; raise it to {start} or more, or to 0 to ask whether it is new"
+    )
 }
 
 impl SequenceRequest for RaiseRequest {
@@ -135,10 +143,7 @@ impl SequenceRequest for RaiseRequest {
         if self.only_if_new {
             check_new(namespace)?;
             if self.at_least == 0 {
-                let last = term.current(namespace, key, deadline).await;
-                let last = last.map_err(|why| failed(why, namespace, term, 0))?;
-                let (floor, raised) = (last.unwrap_or(0), last.is_none());
-                return Ok(RaiseResponse { floor, raised, route: None });
+                return newness(term, namespace, key, deadline).await;
             }
         }
         check_gaps(namespace)?;
@@ -146,10 +151,14 @@ impl SequenceRequest for RaiseRequest {
             .map_err(|why| refusal!(NumbersExhausted, "{why}"))?;
         let raised = match self.only_if_new {
             false => term.raise(namespace, key, self.at_least, deadline).await,
-            true => {
-                check_leaves_trace(namespace, key, self.at_least)?;
-                term.raise_new(namespace, key, self.at_least, deadline).await
+            true if self.at_least < namespace.config.start => {
+                let known = newness(term, namespace, key, deadline).await?;
+                return match known.raised {
+                    true => Err(leaves_no_trace(namespace, key, self.at_least).into()),
+                    false => Ok(known),
+                };
             }
+            true => term.raise_new(namespace, key, self.at_least, deadline).await,
         };
         let raised = raised.map_err(|why| failed(why, namespace, term, 0))?;
         Ok(RaiseResponse { floor: raised.floor, raised: raised.is_higher, route: None })
