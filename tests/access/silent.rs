@@ -21,7 +21,7 @@ use tokio::{
     sync::mpsc,
 };
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Code, Streaming};
+use tonic::{Code, Streaming, transport::Endpoint};
 use tonic_health::pb::{
     HealthCheckRequest, HealthCheckResponse, health_check_response::ServingStatus,
     health_client::HealthClient,
@@ -32,7 +32,7 @@ use tonic_reflection::pb::v1::{
 };
 
 use crate::common::{
-    closed::{Asking, Closed, asking, create, grant, next},
+    closed::{Asking, Closed, asking, asking_over, create, grant, next},
     eventually, http2, in_time, other_than,
 };
 
@@ -249,8 +249,9 @@ async fn health_route_page_and_reflection_end_within_5_s_of_a_revocation() {
 /// An export that is read slowly says nothing for long, and holds a view of the table.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_export_that_is_not_read_for_a_while_ends_when_the_token_of_its_reader_was_revoked() {
-    /// Far more than a connection holds that nobody reads.
+    /// Far more than a connection with this window, and the node, hold that nobody reads: some 1.0 MB.
     const KEYS: u64 = 200_000;
+    const WINDOW: u32 = 65_535;
     let closed = Closed::start().await;
     let leader = closed.cluster.leader().await;
     make(&closed, leader).await;
@@ -277,9 +278,12 @@ async fn an_export_that_is_not_read_for_a_while_ends_when_the_token_of_its_reade
     }
     assert!(rows >= KEYS, "{rows} rows");
 
+    let address = format!("http://{}", closed.cluster.address(leader));
+    let slow = Endpoint::from_shared(address).expect("an address").initial_stream_window_size(WINDOW);
+    let slow = SequencerClient::new(asking_over(slow.connect_lazy(), Some(TOKEN)));
     // A caller that has read an export to its end may be quicker than the node, which lets go of it then.
     let next = eventually("another export", async || {
-        let next = sequencer.clone().export(export()).await;
+        let next = slow.clone().export(export()).await;
         next.map(Some).unwrap_or_else(|refused| {
             assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
             None
