@@ -279,7 +279,8 @@ async fn an_export_that_is_not_read_for_a_while_ends_when_the_token_of_its_reade
     assert!(rows >= KEYS, "{rows} rows");
 
     let address = format!("http://{}", closed.cluster.address(leader));
-    let slow = Endpoint::from_shared(address).expect("an address").initial_stream_window_size(WINDOW);
+    let slow =
+        Endpoint::from_shared(address).expect("an address").initial_stream_window_size(WINDOW);
     let slow = SequencerClient::new(asking_over(slow.connect_lazy(), Some(TOKEN)));
     // A caller that has read an export to its end may be quicker than the node, which lets go of it then.
     let next = eventually("another export", async || {
