@@ -330,6 +330,7 @@ impl Scene {
                 let is_refused = async || (next(&asking, "book").await == Err(code)).then_some(());
                 eventually("the node has heard of the token", is_refused).await;
             }
+            self.closed.has_no_token(node, "revoked").await;
         }
     }
 

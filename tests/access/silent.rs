@@ -50,10 +50,7 @@ async fn make(closed: &Closed, node: u64) {
 async fn revoke(closed: &Closed, node: u64) {
     let revoke = RevokeTokenRequest { name: "watcher".to_owned(), id: None };
     closed.admin(node).revoke_token(revoke).await.expect("revoked");
-    let shows = closed.at(node, TOKEN);
-    let is_refused =
-        async || (next(&shows, "book").await == Err(Code::Unauthenticated)).then_some(());
-    eventually("the node has heard of it", is_refused).await;
+    closed.has_no_token(node, "watcher").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
