@@ -287,7 +287,7 @@ async fn a_request_with_an_id_gets_the_same_numbers_when_it_is_asked_again() {
     let first = client.next_once("invoice", 7, 3, "order-7").await;
     let first = first.expect("numbers");
     assert_eq!((first.first, first.last), (1, 3));
-    cluster.client(1).transfer(None).await.expect("transferred");
+    cluster.lead(other_than(cluster.leader().await)).await;
     let other = client_of(&cluster, &[2]);
     let again = other.next_once("invoice", 7, 3, "order-7").await;
     assert_eq!(again.expect("numbers"), first);

@@ -346,14 +346,16 @@ async fn a_node_that_a_leader_is_about_to_add_goes_to_no_other_cluster_until_tha
         ..HelloRequest::default()
     };
     let greeting = as_peer();
-    let claimed = greeting.hello(listening_at(&peer_address), request, PATIENCE).await;
-    let claimed = claimed.expect("it is free").incarnation;
-    // On a slow machine the node may not answer within the second that the leader waits.
+    // On a slow machine the node may not answer within the second that the leader waits. The claim lasts for ten, so it is made
+    // again each time.
     let refused = eventually("what the node says", async || {
+        let at = listening_at(&peer_address);
+        let claimed = greeting.hello(at, request.clone(), PATIENCE).await.expect("it is free");
         let refused = cluster.client(1).add_node(2, &peer_address).await.expect_err("claimed");
-        refused.message().contains(&other_id.to_string()).then_some(refused)
+        let names_other = refused.message().contains(&other_id.to_string());
+        names_other.then_some((refused, claimed.incarnation))
     });
-    let refused = refused.await;
+    let (refused, claimed) = refused.await;
     assert_eq!(refused.code(), Code::Unavailable, "{refused}");
     assert!(refused.message().contains("ask again in"), "{refused}");
     assert_eq!(cluster.nodes[&2].context().this_node.store.incarnation(), claimed);

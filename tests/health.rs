@@ -103,15 +103,21 @@ async fn a_watcher_is_told_of_each_change_of_readiness() {
     for _ in 0..2 {
         let request = HealthCheckRequest::default();
         let mut told = health.watch(request).await.unwrap().into_inner();
-        let mut next = async || {
-            let said = in_time("a change of readiness", told.message()).await;
-            said.expect("no error").expect("no end").status()
+        let mut last = None;
+        // On a slow machine the follower may not hear the leader for a moment, and is told of that as well.
+        let mut next = async |wanted: ServingStatus| {
+            while last != Some(wanted) {
+                let said = in_time("a change of readiness", told.message()).await;
+                let said = said.expect("no error").expect("no end").status();
+                assert_ne!(last, Some(said), "it is no change");
+                last = Some(said);
+            }
         };
-        assert_eq!(next().await, ServingStatus::Serving);
+        next(ServingStatus::Serving).await;
         cluster.cut_off(follower);
-        assert_eq!(next().await, ServingStatus::NotServing);
+        next(ServingStatus::NotServing).await;
         cluster.mend();
-        assert_eq!(next().await, ServingStatus::Serving);
+        next(ServingStatus::Serving).await;
     }
 }
 

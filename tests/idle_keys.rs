@@ -180,11 +180,9 @@ async fn keys_of_shared_sections_that_come_and_go_under_load_and_through_handove
             assert!(last.len() > 50, "too few calls were answered");
         }));
     }
-    let mut from = leader;
     for _ in 0..3 {
-        let to = other_than(from);
-        cluster.client(from).transfer(to).await.expect("done");
-        from = to;
+        let to = other_than(cluster.leader().await);
+        cluster.lead(to).await;
     }
     for caller in callers {
         caller.await.expect("no panic");
@@ -208,7 +206,7 @@ async fn a_key_that_was_evicted_skips_nothing_when_the_leader_is_lost() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_that_come_and_go_under_load_and_through_handovers_have_no_gap() {
-    let (cluster, leader) = forgetful(|config| config.key_idle_ms = 1).await;
+    let (cluster, _) = forgetful(|config| config.key_idle_ms = 1).await;
     let mut callers = Vec::new();
     for caller in 0..4 {
         let mut client = cluster.client(1 + caller % 3);
@@ -221,11 +219,9 @@ async fn keys_that_come_and_go_under_load_and_through_handovers_have_no_gap() {
             taken
         }));
     }
-    let mut from = leader;
     for _ in 0..3 {
-        let to = other_than(from);
-        cluster.client(from).transfer(to).await.expect("done");
-        from = to;
+        let to = other_than(cluster.leader().await);
+        cluster.lead(to).await;
     }
     let mut numbers = vec![Vec::new(); 40];
     for caller in callers {
@@ -239,7 +235,9 @@ async fn keys_that_come_and_go_under_load_and_through_handovers_have_no_gap() {
         assert!(of_key.windows(2).all(|pair| pair[0] < pair[1]), "key {key}: {of_key:?}");
         missing += of_key.last().copied().unwrap_or(0) - of_key.len() as u64;
     }
-    assert!(missing <= skipped(&cluster), "{missing} numbers are missing, and not counted");
+    // What an election skipped is counted once its key is evicted, or asked for again.
+    let is_counted = || missing <= skipped(&cluster);
+    until(&format!("the {missing} numbers that are missing are counted"), is_counted).await;
     let released =
         (1..=3).map(|node| set_metrics(&cluster, node).evicted_keys.get(EvictionCause::idle));
     assert!(released.sum::<u64>() > 100, "too few keys were evicted to show anything");

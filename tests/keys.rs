@@ -168,13 +168,19 @@ async fn a_key_is_explained_before_its_first_number_and_through_a_leader_change(
         known.filter(|known| known.term > used.term)
     })
     .await;
-    // The epoch gave the new leader a chunk, and nobody asked for it yet.
-    assert_eq!(changed.epoch, used.epoch + 1);
-    assert_eq!((changed.floor, changed.ceiling), (10_000, 20_000));
+    // Each epoch gave a chunk, and nobody asked for one yet. On a slow machine there may be more than one new leader.
+    let epochs = changed.epoch - used.epoch;
+    assert!((1..=changed.term - used.term).contains(&epochs), "{changed:?}");
+    assert_eq!((changed.floor, changed.ceiling), (epochs * 10_000, (epochs + 1) * 10_000));
     assert_eq!((changed.held, changed.stored), (None, Some(stored)));
-    assert_eq!(client.next("book", 42).await.expect("a number"), 10_001);
-    let held = explain().await.held.expect("held");
-    assert_eq!((held.last, held.left), (10_001, 9_999));
+    let next = client.next("book", 42).await.expect("a number");
+    assert!(next > changed.floor, "{next}");
+    let known = explain().await;
+    if known.epoch == changed.epoch {
+        let held = known.held.expect("held");
+        assert_eq!(next, changed.floor + 1);
+        assert_eq!((held.last, held.left), (next, changed.ceiling - next));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

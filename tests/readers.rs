@@ -138,6 +138,16 @@ fn longest_call(history: &crate::common::history::History, from: Instant) -> Dur
 }
 
 async fn a_transfer_goes_on(fence: FenceKind) {
+    for _ in 0..3 {
+        if has_gone_on(fence).await {
+            return;
+        }
+    }
+    panic!("the successor was too late each time");
+}
+
+/// False if the successor was too late, as it may be on a slow machine, and another node was elected: that skips numbers.
+async fn has_gone_on(fence: FenceKind) -> bool {
     let cluster = Cluster::start(3, |config| {
         config.fence = fence;
         // All callers have one address, and on a busy machine all their messages may wait at once.
@@ -157,6 +167,9 @@ async fn a_transfer_goes_on(fence: FenceKind) {
     let started = Instant::now();
     let now = client.transfer(successor).await;
     let took = started.elapsed();
+    if now.as_ref().is_err_and(|late| late.code() == Code::Aborted) {
+        return false;
+    }
     assert_eq!(now.expect("a transfer").leader, successor);
     load.answers(200).await;
     let history = load.finish().await;
@@ -189,6 +202,7 @@ async fn a_transfer_goes_on(fence: FenceKind) {
         };
         in_time("the answers of a stream", answers).await;
     }
+    true
 }
 
 #[tokio::test(flavor = "multi_thread")]

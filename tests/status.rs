@@ -113,8 +113,7 @@ async fn a_crashed_learner_is_missing_also_for_a_new_leader_that_never_heard_it(
     assert!(!learner.voter && !learner.unheard_in_term, "{learner:?}");
 
     let next = other_than(leader);
-    cluster.client(leader).transfer(next).await.unwrap();
-    assert_eq!(cluster.leader().await, next);
+    cluster.lead(next).await;
     let learner = seen(&cluster, next, 4, |node| node.missing).await;
     assert!(learner.unheard_in_term, "{learner:?}");
     // The leader's own promise to itself needs no answer; the others answer.

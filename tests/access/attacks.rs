@@ -412,6 +412,11 @@ impl Scene {
         Follower::over(channel, &self.closed.cluster).await
     }
 
+    /// The term, as the node knows it that led at first.
+    fn term(&self) -> u64 {
+        self.closed.cluster.nodes[&self.leader].context().group.leadership().borrow().term
+    }
+
     /// The next number of the key that all try.
     async fn next(&self) -> u64 {
         next(&self.closed.at(self.leader, ADMIN), "book").await.expect("a number")
@@ -429,7 +434,7 @@ async fn every_attack_at_every_interface_is_refused_and_told_nothing_and_takes_n
     let mut follower = scene.follower(other_than(scene.leader)).await;
     eventually("a number", async || follower.try_forward("book", with_token(ADMIN)).await.ok())
         .await;
-    let mut last = scene.next().await;
+    let (mut term, mut last) = (scene.term(), scene.next().await);
     let mut tried = 0;
     for attack in ATTACKS {
         for at in PLACES {
@@ -464,9 +469,13 @@ async fn every_attack_at_every_interface_is_refused_and_told_nothing_and_takes_n
                     told.push(one.text.replace(namespace, "?"));
                 }
                 assert_eq!(told[0], told[1], "{what}");
-                let number = scene.next().await;
-                assert_eq!(number, last + 1, "{what}: somebody took a number");
-                last = number;
+                let (known, number) = (scene.term(), scene.next().await);
+                // Another leader, which a slow machine may bring, goes on in another chunk.
+                match scene.term() == term {
+                    true => assert_eq!(number, last + 1, "{what}: somebody took a number"),
+                    false => assert!(number > last, "{what}: {number} after {last}"),
+                }
+                (term, last) = (known, number);
                 tried += 1;
             }
         }
