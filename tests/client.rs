@@ -114,11 +114,13 @@ async fn a_client_goes_straight_to_the_leader_once_it_knows_it_and_one_that_stay
     };
     let before = in_time("the way straight to the leader", straight).await;
     assert_no_repeats(&take(&client, 8, 20, 2).await);
-    assert_eq!(forwards.get(), before);
+    // A message that the follower had before the leader took the stream may be answered late.
+    let late_max = before + 1;
+    assert!(forwards.get() <= late_max, "{} after {before}", forwards.get());
     let servers = [cluster.address(follower).to_string()];
     let staying = builder(&servers).follow_leader(false).build().unwrap();
     assert_no_repeats(&take(&staying, 8, 20, 2).await);
-    assert!(forwards.get() > before);
+    assert!(forwards.get() > late_max);
     assert_eq!(staying.servers(), servers);
 }
 

@@ -52,18 +52,21 @@ async fn ended(mut stream: TcpStream) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_that_say_nothing_end_and_those_with_a_call_under_way_stay() {
-    // The client's own connection has its first call by then.
     let cluster = Cluster::start(1, |config| config.connection_idle_ms = 2_000).await;
     let shared = cluster.nodes[&1].context().clone();
-    // A call that is quiet for longer than a connection may be idle.
-    let (messages, stream) = mpsc::channel(1);
     let request =
         NextManyRequest { namespace: "book".into(), ids: vec![1], ..NextManyRequest::default() };
-    let mut client = cluster.client(1);
-    messages.send(request.clone()).await.unwrap();
-    let answers = client.sequencer.next_many(ReceiverStream::new(stream));
-    let mut answers = answers.await.unwrap().into_inner();
-    let first = answers.message().await.unwrap().expect("an answer").firsts[0];
+    // A call that is quiet for longer than a connection may be idle. On a slow machine the client's own connection may end
+    // before its first call.
+    let (messages, mut answers, first) = eventually("a call under way", async || {
+        let (messages, stream) = mpsc::channel(1);
+        messages.send(request.clone()).await.ok()?;
+        let answers = cluster.client(1).sequencer.next_many(ReceiverStream::new(stream)).await;
+        let mut answers = answers.ok()?.into_inner();
+        let first = answers.message().await.ok()??.firsts[0];
+        Some((messages, answers, first))
+    })
+    .await;
     let config = &cluster.configs[&1];
     let mut silent = Vec::new();
     for says in [&b""[..], b"PRI", PREFACE] {

@@ -52,34 +52,39 @@ async fn alone() -> (Cluster, Arc<NodeContext>) {
 async fn requests_that_wait_for_a_leader_hold_no_more_memory_than_is_configured() {
     let (cluster, shared) = alone().await;
     let client = cluster.client(2);
-    // Half a megabyte each, and as much for the copy that would be forwarded.
-    let asked = (0..3 * LIMIT_MB).map(|_| {
-        let mut sequencer = client.sequencer.clone();
-        let request = NextManyRequest {
-            namespace: "book".into(),
-            ids: (0..1 << 16).collect(),
-            timeout_ms: 500,
-            ..NextManyRequest::default()
+    // On a slow machine all may be answered before anybody looks at what they hold: then they are sent again.
+    let failures = eventually("requests that are seen to hold memory", async || {
+        // Half a megabyte each, and as much for the copy that would be forwarded.
+        let asked = (0..3 * LIMIT_MB).map(|_| {
+            let mut sequencer = client.sequencer.clone();
+            let request = NextManyRequest {
+                namespace: "book".into(),
+                ids: (0..1 << 16).collect(),
+                timeout_ms: 500,
+                ..NextManyRequest::default()
+            };
+            async move {
+                let answers = sequencer.next_many(tokio_stream::once(request)).await;
+                let answer = answers.unwrap().into_inner().message().await.expect("no error");
+                answer.expect("an answer").failure.expect("a failure")
+            }
+        });
+        let mut most = 0;
+        let watching = async {
+            loop {
+                most = most.max(shared.metrics.request_bytes.get());
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
         };
-        async move {
-            let answers = sequencer.next_many(tokio_stream::once(request)).await;
-            let answer = answers.unwrap().into_inner().message().await.expect("no error");
-            answer.expect("an answer").failure.expect("a failure")
-        }
-    });
-    let mut most = 0;
-    let watching = async {
-        loop {
-            most = most.max(shared.metrics.request_bytes.get());
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    let failures = tokio::select! {
-        failures = in_time("all answers", join_all(asked)) => failures,
-        () = watching => unreachable!("it goes on"),
-    };
-    // At times it is more: two that come together see each other's bytes before one is refused.
-    assert!(most > 1 << 20 && most <= (LIMIT_MB as i64 + 2) << 20, "{most} bytes");
+        let failures = tokio::select! {
+            failures = join_all(asked) => failures,
+            () = watching => unreachable!("it goes on"),
+        };
+        // At times it is more: two that come together see each other's bytes before one is refused.
+        assert!(most <= (LIMIT_MB as i64 + 2) << 20, "{most} bytes");
+        (most > 1 << 20).then_some(failures)
+    })
+    .await;
     let of = |code: Code| failures.iter().filter(move |f| f.code == code as i32);
     let (waited, refused) = (of(Code::Unavailable), of(Code::ResourceExhausted));
     assert_eq!(waited.count() + refused.clone().count(), failures.len(), "{failures:?}");
@@ -568,7 +573,8 @@ async fn a_stream_of_ids_holds_nothing_once_its_answer_is_read() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_whose_answer_nobody_reads_is_given_up_and_its_connection_is_not() {
-    let cluster = with_namespaces(|config| config.connection_idle_ms = 2_000).await;
+    // A slow machine must not take so long between a connection and its first call.
+    let cluster = with_namespaces(|config| config.connection_idle_ms = 10_000).await;
     let metrics = cluster.nodes[&1].context().metrics.clone();
     let mut stream = unread(&cluster, LIST, &ListNamespacesRequest {}, 1).await;
     let given_up = async {

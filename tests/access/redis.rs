@@ -1,8 +1,8 @@
 //! Logins of Redis clients: in every form, in the middle of a pipeline, and with a token that is revoked meanwhile.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Instant};
 
-use ratchet::proto::v1::RevokeTokenRequest;
+use ratchet::{node::KNOWN_WITHIN, proto::v1::RevokeTokenRequest};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::TcpStream,
@@ -16,72 +16,110 @@ use crate::common::{
 /// The token of `ci`, which may take numbers of books and read them.
 const CI: &str = "of-ci";
 
-/// A connection of a Redis client.
-struct Connection(BufReader<TcpStream>);
+/// A connection of a Redis client. Until somebody logs in, it is a stranger's, and on a slow machine the stranger's time may be
+/// over before that.
+struct Connection {
+    stream: BufReader<TcpStream>,
+    began: Instant,
+}
 
 impl Connection {
     async fn to(address: SocketAddr) -> Connection {
+        let began = Instant::now();
         let stream = in_time("a connection", TcpStream::connect(address)).await;
-        Connection(BufReader::new(stream.expect("a connection")))
+        Connection { stream: BufReader::new(stream.expect("a connection")), began }
+    }
+
+    /// A connection over which this login comes first.
+    async fn logged_in(address: SocketAddr, login: &str) -> Connection {
+        eventually("a login in a stranger's time", async || {
+            let mut client = Connection::to(address).await;
+            let told = client.try_ask(login).await?;
+            assert_eq!(told, "+OK", "{login}");
+            Some(client)
+        })
+        .await
+    }
+
+    /// Whether the connection may have ended because it is a stranger's.
+    fn is_over(&self) -> bool {
+        self.began.elapsed() >= KNOWN_WITHIN
     }
 
     /// Sends commands in one piece.
     async fn send(&mut self, commands: &[&str]) {
         let text: String = commands.iter().map(|command| format!("{command}\r\n")).collect();
-        in_time("room", self.0.write_all(text.as_bytes())).await.expect("sent");
+        let sent = in_time("room", self.stream.write_all(text.as_bytes())).await;
+        assert!(sent.is_ok() || self.is_over(), "{sent:?}");
     }
 
-    async fn line(&mut self) -> String {
+    /// The next line; `None` if a stranger's time is over.
+    async fn line(&mut self) -> Option<String> {
         let mut line = String::new();
-        in_time("a line", self.0.read_line(&mut line)).await.expect("a line");
-        assert!(line.ends_with("\r\n"), "the connection ended: {line:?}");
-        line.trim_end().to_owned()
+        let read = in_time("a line", self.stream.read_line(&mut line)).await;
+        if line.ends_with("\r\n") {
+            return Some(line.trim_end().to_owned());
+        }
+        assert!(self.is_over(), "the connection ended: {line:?}, {read:?}");
+        None
     }
 
-    /// The next reply: a line, or a text.
-    async fn reply(&mut self) -> String {
-        let line = self.line().await;
+    /// The next reply: a line, or a text; `None` if a stranger's time is over.
+    async fn reply(&mut self) -> Option<String> {
+        let line = self.line().await?;
         match line.starts_with('$') {
             true => self.line().await,
-            false => line,
+            false => Some(line),
         }
     }
 
-    async fn ask(&mut self, command: &str) -> String {
+    /// The reply to a command; `None` if a stranger's time is over.
+    async fn try_ask(&mut self, command: &str) -> Option<String> {
         self.send(&[command]).await;
         self.reply().await
     }
 
-    /// As [`Connection::ask`], of a login with a token that the node may not know: it is asked again if it could not ask the
-    /// leader in time.
-    async fn log_in(&mut self, login: &str) -> String {
-        eventually("an answer", async || {
-            let told = self.ask(login).await;
-            (!told.starts_with("-CLUSTERDOWN ")).then_some(told)
+    /// The reply to a command, over a connection that is no stranger's.
+    async fn ask(&mut self, command: &str) -> String {
+        self.try_ask(command).await.expect("the connection does not end")
+    }
+
+    /// As [`Connection::try_ask`], of a login with a token that the node may not know: it is asked again if it could not ask
+    /// the leader in time.
+    async fn log_in(&mut self, login: &str) -> Option<String> {
+        eventually("an answer", async || match self.try_ask(login).await {
+            Some(told) if told.starts_with("-CLUSTERDOWN ") => None,
+            told => Some(told),
         })
         .await
     }
 
-    /// The lines of the answer to HELLO. An error has one.
-    async fn greet(&mut self, hello: &str) -> Vec<String> {
+    /// The lines of the answer to HELLO. An error has one. `None` if a stranger's time is over.
+    async fn greet(&mut self, hello: &str) -> Option<Vec<String>> {
         // AUTH without a token is an error for everybody, and none of HELLO's own.
         self.send(&[hello, "AUTH"]).await;
-        let mut lines = vec![self.line().await];
+        let mut lines = vec![self.line().await?];
         loop {
-            let line = self.line().await;
+            let line = self.line().await?;
             if line.starts_with("-ERR wrong number of arguments") {
-                return lines;
+                return Some(lines);
             }
             lines.push(line);
         }
     }
 
-    /// Sees that nobody is logged in.
-    async fn assert_nobody(&mut self, when: &str) {
+    /// Sees that nobody is logged in; `None` if a stranger's time is over.
+    async fn is_nobodys(&mut self, when: &str) -> Option<()> {
         for command in ["ACL WHOAMI", "INCR book:1", "GET book:1", "PING"] {
-            let told = self.ask(command).await;
+            let told = self.try_ask(command).await?;
             assert!(told.starts_with("-NOAUTH "), "{when}: {command}: {told}");
         }
+        Some(())
+    }
+
+    /// Sees that nobody is logged in any more.
+    async fn assert_nobody(&mut self, when: &str) {
+        self.is_nobodys(when).await.expect("the connection does not end");
     }
 
     /// Sees that `ci` is logged in.
@@ -115,12 +153,17 @@ async fn a_redis_client_logs_in_in_every_form_and_reset_logs_it_out() {
     let (_closed, ports) = with_ci().await;
     for address in ports {
         for login in ["AUTH of-ci", "AUTH ci of-ci", "AUTH default of-ci", "auth ci of-ci"] {
-            let mut client = Connection::to(address).await;
-            client.assert_nobody("before the login").await;
-            let told = client.ask("NOSUCH").await;
-            assert!(told.starts_with("-ERR unknown command 'NOSUCH'"), "{told}");
-            assert!(!told.contains(ratchet::version::VERSION), "{told}");
-            assert_eq!(client.ask(login).await, "+OK", "{login}");
+            let mut client = eventually("a login in a stranger's time", async || {
+                let mut client = Connection::to(address).await;
+                client.is_nobodys("before the login").await?;
+                let told = client.try_ask("NOSUCH").await?;
+                assert!(told.starts_with("-ERR unknown command 'NOSUCH'"), "{told}");
+                assert!(!told.contains(ratchet::version::VERSION), "{told}");
+                let told = client.try_ask(login).await?;
+                assert_eq!(told, "+OK", "{login}");
+                Some(client)
+            })
+            .await;
             client.assert_ci(login).await;
             assert_eq!(client.ask("RESET").await, "+RESET");
             client.assert_nobody("after RESET").await;
@@ -132,9 +175,13 @@ async fn a_redis_client_logs_in_in_every_form_and_reset_logs_it_out() {
             ("HELLO 2 AUTH default of-ci SETNAME x", "*14"),
             ("HELLO 3 SETNAME x AUTH ci of-ci", "%7"),
         ] {
-            let mut client = Connection::to(address).await;
-            let told = client.greet(login).await;
-            assert_eq!(told[0], version, "{login}: {told:?}");
+            let mut client = eventually("a login in a stranger's time", async || {
+                let mut client = Connection::to(address).await;
+                let told = client.greet(login).await?;
+                assert_eq!(told[0], version, "{login}: {told:?}");
+                Some(client)
+            })
+            .await;
             client.assert_ci(login).await;
             assert_eq!(client.ask("CLIENT GETNAME").await, "x", "{login}");
             assert_eq!(client.ask("RESET").await, "+RESET");
@@ -158,25 +205,30 @@ async fn a_wrong_name_or_token_logs_nobody_in_and_nobody_out() {
     ];
     for address in ports {
         for login in wrong {
-            let mut client = Connection::to(address).await;
-            let told = client.log_in(login).await;
-            assert!(told.starts_with("-WRONGPASS "), "{login}: {told}");
-            client.assert_nobody(login).await;
+            eventually("a refusal in a stranger's time", async || {
+                let mut client = Connection::to(address).await;
+                let told = client.log_in(login).await?;
+                assert!(told.starts_with("-WRONGPASS "), "{login}: {told}");
+                client.is_nobodys(login).await
+            })
+            .await;
         }
-        let mut client = Connection::to(address).await;
-        assert_eq!(client.ask("AUTH ci of-ci").await, "+OK");
+        let mut client = Connection::logged_in(address, "AUTH ci of-ci").await;
         assert_eq!(client.ask("CLIENT SETNAME x").await, "+OK");
         for login in wrong {
-            let told = client.log_in(login).await;
+            let told = client.log_in(login).await.expect("the connection does not end");
             assert!(told.starts_with("-WRONGPASS "), "{login}: {told}");
             client.assert_ci(login).await;
             assert_eq!(client.ask("CLIENT GETNAME").await, "x", "{login}");
         }
         // Without a login, HELLO is for nobody here.
-        let mut client = Connection::to(address).await;
-        let told = client.ask("HELLO 3 SETNAME y").await;
-        assert!(told.starts_with("-NOAUTH "), "{told}");
-        client.assert_nobody("after HELLO").await;
+        eventually("a refusal in a stranger's time", async || {
+            let mut client = Connection::to(address).await;
+            let told = client.try_ask("HELLO 3 SETNAME y").await?;
+            assert!(told.starts_with("-NOAUTH "), "{told}");
+            client.is_nobodys("after HELLO").await
+        })
+        .await;
     }
 }
 
@@ -187,9 +239,9 @@ async fn who_asks_is_anonymous_until_it_logs_in_where_something_is_granted_to_th
     let grants = granting("anonymous", Some("127.0.0.0/8"), &["next:other"]);
     closed.admin(leader).set_grants(grants).await.expect("granted");
     for address in ports {
-        let mut client = Connection::to(address).await;
-        eventually("the grant is heard of", async || {
-            (client.ask("ACL WHOAMI").await == "anonymous").then_some(())
+        let mut client = eventually("the grant is heard of", async || {
+            let mut client = Connection::to(address).await;
+            (client.try_ask("ACL WHOAMI").await? == "anonymous").then_some(client)
         })
         .await;
         let told = client.ask("INCR book:1").await;
@@ -209,7 +261,6 @@ async fn a_login_within_a_pipeline_is_one_for_what_follows_it_alone() {
     let (closed, ports) = with_ci().await;
     let reader = format!("AUTH {}", closed.token("read"));
     for address in ports {
-        let mut client = Connection::to(address).await;
         let commands = [
             "INCR book:9",
             "INCR book:9",
@@ -224,11 +275,16 @@ async fn a_login_within_a_pipeline_is_one_for_what_follows_it_alone() {
             "RESET",
             "INCR book:9",
         ];
-        client.send(&commands).await;
-        let mut told = Vec::new();
-        for _ in commands {
-            told.push(client.reply().await);
-        }
+        let told = eventually("replies in a stranger's time", async || {
+            let mut client = Connection::to(address).await;
+            client.send(&commands).await;
+            let mut told = Vec::new();
+            for _ in commands {
+                told.push(client.reply().await?);
+            }
+            Some(told)
+        })
+        .await;
         let number = |text: &str| text.strip_prefix(':').map(|text| text.parse().expect("digits"));
         let numbers: Vec<u64> = told.iter().filter_map(|text| number(text)).collect();
         let [first, second] = numbers[..] else {
@@ -262,8 +318,7 @@ async fn a_connection_whose_token_is_revoked_is_nobodys_from_then_on() {
     let leader = closed.cluster.leader().await;
     let mut clients = Vec::new();
     for address in ports {
-        let mut client = Connection::to(address).await;
-        assert_eq!(client.ask("AUTH ci of-ci").await, "+OK");
+        let mut client = Connection::logged_in(address, "AUTH ci of-ci").await;
         client.assert_ci("before").await;
         clients.push(client);
     }
@@ -277,7 +332,7 @@ async fn a_connection_whose_token_is_revoked_is_nobodys_from_then_on() {
         })
         .await;
         client.assert_nobody("once it is revoked").await;
-        let told = client.log_in("AUTH ci of-ci").await;
+        let told = client.log_in("AUTH ci of-ci").await.expect("the connection does not end");
         assert!(told.starts_with("-WRONGPASS "), "{told}");
         client.assert_nobody("after a login in vain").await;
         // The connection is as good as another one.

@@ -1,10 +1,15 @@
 //! The connections, calls and memory of callers count for their principal, at every node; and connections of strangers keep
 //! nobody out.
 
-use std::{net::SocketAddr, ops::Range, time::Duration};
+use std::{
+    net::SocketAddr,
+    ops::Range,
+    time::{Duration, Instant},
+};
 
 use ratchet::{
     metrics::Interface,
+    node::KNOWN_WITHIN,
     proto::{
         reason_of,
         v1::{
@@ -53,16 +58,14 @@ async fn connections_end_over_which_nothing_comes_that_is_known_and_others_stay(
     let token = closed.token("next");
     let known = closed.at(node, token);
     told(&known, "book").await.expect("a number");
-    let mut by_http = TcpStream::connect(http).await.expect("a connection");
     let asks = format!(
         "POST /v1/namespaces/book/keys/1:next HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
          Content-Length: 0\r\n\r\n"
     );
-    answers(&mut by_http, &asks, "HTTP/1.1 200").await;
+    let mut by_http = answered(http, &asks, "HTTP/1.1 200").await;
     // It may not wait long before it logs in.
-    let mut by_redis = TcpStream::connect(redis).await.expect("a connection");
     let logs_in = format!("AUTH {token}\r\n");
-    answers(&mut by_redis, &logs_in, "+OK").await;
+    let mut by_redis = answered(redis, &logs_in, "+OK").await;
     let only_these = async || {
         let open = [Interface::grpc, Interface::http, Interface::redis].map(open);
         (open == [1, 1, 1]).then_some(())
@@ -181,9 +184,14 @@ async fn pings_answered(at: SocketAddr) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_strangers_connection_brings_64_kib_and_one_where_anonymous_may_ask_brings_all() {
     let closed = Closed::start().await;
-    let answered = pings_answered(closed.cluster.address(1)).await;
-    // Each has 17 bytes.
-    assert!((1..=(64 << 10) / 17).contains(&answered), "{answered} pings are answered");
+    // On a slow machine the stranger's time may be over before the first one is answered.
+    eventually("pings are answered", async || {
+        let answered = pings_answered(closed.cluster.address(1)).await;
+        // Each has 17 bytes.
+        assert!(answered <= (64 << 10) / 17, "{answered} pings are answered");
+        (answered > 0).then_some(())
+    })
+    .await;
     let mut admin = closed.admin(1);
     admin.set_grants(granting("anonymous", None, &["next:*"])).await.expect("granted");
     let all = async || (pings_answered(closed.cluster.address(1)).await == 10_000).then_some(());
@@ -232,10 +240,15 @@ async fn of_what_a_stranger_sends_over_http_or_to_redis_no_more_than_64_kib_are_
     let closed = Closed::start().await;
     let [_, http, redis] = ports(&closed, 1);
     for ((at, least), says) in [(http, 0), (redis, 1)].into_iter().zip(unfinished()) {
-        let most = most_held(&closed, at, says).await;
         // The place of an argument of a command counts, too. Over HTTP the body is refused before it is read.
         let max = (64 << 10) + size_of::<Range<usize>>() as i64;
-        assert!((least..=max).contains(&most), "{at}: {most} bytes");
+        // On a slow machine the stranger's time may be over before anybody looks at what is held.
+        eventually("what is held", async || {
+            let most = most_held(&closed, at, says.clone()).await;
+            assert!(most <= max, "{at}: {most} bytes");
+            (most >= least).then_some(())
+        })
+        .await;
     }
     // Where anonymous may do something, all arrives.
     let mut admin = closed.admin(1);
@@ -260,15 +273,12 @@ async fn a_large_body_without_a_token_is_refused_before_it_comes_and_one_with_a_
             body.len()
         )
     };
-    let mut stranger = TcpStream::connect(at).await.expect("a connection");
-    answers(&mut stranger, &head(""), "HTTP/1.1 401").await;
+    let _stranger = answered(at, &head(""), "HTTP/1.1 401").await;
     // Nobody says of a body in chunks how long it is.
     let chunked = "POST /v1/namespaces/book:next HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
-    let mut stranger = TcpStream::connect(at).await.expect("a connection");
-    answers(&mut stranger, chunked, "HTTP/1.1 401").await;
+    let _stranger = answered(at, chunked, "HTTP/1.1 401").await;
     let header = format!("Authorization: Bearer {}\r\n", closed.token("next"));
-    let mut known = TcpStream::connect(at).await.expect("a connection");
-    answers(&mut known, &(head(&header) + &body), "HTTP/1.1 200").await;
+    let _known = answered(at, &(head(&header) + &body), "HTTP/1.1 200").await;
     // A token that the node has not heard of yet may be shown with the first request, too.
     let leader = closed.cluster.leader().await;
     create(&mut closed.admin(leader), "new", "new", vec![grant("next:*")]).await.expect("a token");
@@ -284,13 +294,39 @@ async fn a_large_body_without_a_token_is_refused_before_it_comes_and_one_with_a_
     .await;
 }
 
+/// Sends this. Returns the beginning of the answer, which is empty if the connection ends.
+async fn answer_to(stream: &mut TcpStream, says: &str) -> std::io::Result<String> {
+    let asking = async {
+        stream.write_all(says.as_bytes()).await?;
+        let mut told = vec![0; 1_024];
+        let read = stream.read(&mut told).await?;
+        Ok::<_, std::io::Error>(told[..read].escape_ascii().to_string())
+    };
+    in_time("an answer", asking).await
+}
+
 /// Sends this, and sees that the answer begins so.
 async fn answers(stream: &mut TcpStream, says: &str, answer: &str) {
-    stream.write_all(says.as_bytes()).await.expect("sent");
-    let mut told = vec![0; 1_024];
-    let read = in_time("an answer", stream.read(&mut told)).await.expect("an answer");
-    let told = told[..read].escape_ascii().to_string();
+    let told = answer_to(stream, says).await.expect("an answer");
     assert!(told.starts_with(answer), "{told}");
+}
+
+/// A connection over which this is sent first, and whose answer begins so. On a slow machine the stranger's time may be over
+/// before it is sent: then it is sent over another one.
+async fn answered(at: SocketAddr, says: &str, answer: &str) -> TcpStream {
+    eventually("an answer in a stranger's time", async || {
+        let began = Instant::now();
+        let mut stream = TcpStream::connect(at).await.expect("a connection");
+        let told = answer_to(&mut stream, says).await;
+        let is_answer = told.as_ref().is_ok_and(|told| !told.is_empty());
+        if !is_answer && began.elapsed() >= KNOWN_WITHIN {
+            return None;
+        }
+        let told = told.expect("an answer");
+        assert!(told.starts_with(answer), "{told}");
+        Some(stream)
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -75,8 +75,9 @@ async fn whoever_watches_the_health_with_a_token_does_so_until_it_is_revoked() {
     // On a slow machine it has ended by now for another reason: a stranger's connection has this long.
     let told = without.message().now_or_never();
     assert!(told.is_none() || began.elapsed() >= KNOWN_WITHIN, "{told:?}");
-    let told = watch(None).await.message().now_or_never();
-    assert!(told.is_none(), "{told:?}");
+    let (began, mut again) = (Instant::now(), watch(None).await);
+    let told = again.message().now_or_never();
+    assert!(told.is_none() || began.elapsed() >= KNOWN_WITHIN, "{told:?}");
 }
 
 /// The request to reflection for all services.
