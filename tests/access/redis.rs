@@ -324,6 +324,9 @@ async fn a_connection_whose_token_is_revoked_is_nobodys_from_then_on() {
     }
     let revoke = RevokeTokenRequest { name: "ci".to_owned(), id: None };
     closed.admin(leader).revoke_token(revoke).await.expect("revoked");
+    for node in closed.cluster.nodes.keys() {
+        closed.has_no_token(*node, "ci").await;
+    }
     for client in &mut clients {
         eventually("the node has heard of it", async || {
             let told = client.ask("INCR book:1").await;
