@@ -150,8 +150,8 @@ impl Closed {
         tokens
     }
 
-    /// Waits until a node has heard that the token of this name was revoked. No answer to a call that goes to the leader shows it:
-    /// the leader may have refused it.
+    /// Waits until a node has heard that the token of this name was revoked. No answer to a call that goes to the leader shows
+    /// it: the leader may have refused it.
     pub async fn has_no_token(&self, node: u64, name: &str) {
         let view = &self.cluster.nodes[&node].context().group.view;
         let is_gone = view.until_principals(|known| known.tokens_named(name).next().is_none());
