@@ -15,6 +15,9 @@ use crate::{
     tasks::Fault,
 };
 
+/// A panic of Raft's core is waited for so long, in case that the core has gone without one.
+const UNWINDING_MAX: Duration = Duration::from_secs(10);
+
 /// Watches until Raft stops, and has it send heartbeats while this node leads.
 pub async fn watch(group: Arc<Group>) {
     let (mut metrics, mut server) = (group.raft.metrics(), group.raft.server_metrics());
@@ -26,6 +29,9 @@ pub async fn watch(group: Arc<Group>) {
         let told = server.borrow_and_update().clone();
         let seen = metrics.borrow_and_update().clone();
         let why = seen.running_state.as_ref().err().map(ToString::to_string);
+        if is_gone && why.is_none() {
+            until_panic_is_told(&group).await;
+        }
         if let Some(why) = why.or(is_gone.then(|| "its core is gone".to_owned())) {
             group.stop_because(Fault::CannotGoOn(why));
             group.leadership.end();
@@ -71,6 +77,14 @@ pub async fn watch(group: Arc<Group>) {
             }
         }
     }
+}
+
+/// Raft's core has panicked: its channels close while it unwinds, and the panic is told only afterwards. Waits for that, so
+/// that the node ends with the panic as its reason.
+async fn until_panic_is_told(group: &Group) {
+    group.lease.void();
+    let mut failed = group.this_node.tasks.failed();
+    let _ = tokio::time::timeout(UNWINDING_MAX, failed.wait_for(Option::is_some)).await;
 }
 
 /// Whether nothing is followed but what `told` tells. Raft writes its metrics anew after each message, and so a task that waits
