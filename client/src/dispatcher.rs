@@ -48,7 +48,7 @@ use crate::{
 const BATCHES_IN_FLIGHT_MAX: usize = 4;
 /// How long a server that owes answers may be silent before another one is asked who leads. One more is
 /// asked each time this passes again.
-const SILENCE_MAX: Duration = Duration::from_millis(50);
+pub(crate) const SILENCE_MAX: Duration = Duration::from_millis(50);
 /// How long after a batch was sent its old server may still answer, once the stream has moved to the
 /// leader.
 const MOVE_GRACE: Duration = Duration::from_millis(100);

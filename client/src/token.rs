@@ -69,7 +69,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{Client, api};
+    use crate::{Client, api, dispatcher::SILENCE_MAX};
 
     #[test]
     fn a_token_that_no_call_could_carry_is_refused_when_the_client_is_built_and_is_not_told() {
@@ -151,8 +151,8 @@ mod tests {
                 assert_eq!(refused.code(), Some(told), "{refused}");
                 assert!(refused.to_string().ends_with(": who asks?"), "{refused}");
             }
-            // A client that follows the leader asks another server who leads if the first one is silent for 50 ms.
-            let asks_who_leads = follows && began.elapsed() >= Duration::from_millis(50);
+            // A client that follows the leader asks another server who leads if the first one is silent for so long.
+            let asks_who_leads = follows && began.elapsed() >= SILENCE_MAX;
             let calls = calls.lock();
             let show_it = calls.iter().all(|shown| shown.as_deref() == Some("Bearer secret"));
             assert!(show_it, "{calls:?}");
