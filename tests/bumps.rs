@@ -1,6 +1,11 @@
 //! The log carries ceilings, not numbers.
 
-use crate::common::{Client, cluster::Cluster, id, other_than};
+use crate::common::{
+    Client,
+    cluster::Cluster,
+    disk::{Fsync, on_disks},
+    id, in_time, other_than, until,
+};
 use ratchet::{
     metrics::{FirstTouch, SkipCause},
     proto::v1::CreateNamespaceRequest,
@@ -151,4 +156,26 @@ async fn after_a_leader_change_all_sections_of_32_bit_uids_are_handed_out_withou
     let skipped = metrics.skipped(SkipCause::leader_change);
     assert!(skipped >= SECTIONS * 9_999, "every skipped number is counted: {skipped}");
     assert!(skipped <= (SECTIONS + 2) * 10_000, "at most a step per section: {skipped}");
+}
+
+/// After a change of the leader a million keys may ask at once. Small entries let a slow disk answer some of them soon.
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_ask_while_the_disk_is_slow_are_bumped_in_entries_of_bounded_size() {
+    const KEYS: u64 = 20_000;
+    const ENTRY_KEYS: u64 = 8_192;
+    let (cluster, disks) = on_disks(1, |_| {}).await;
+    let mut client = cluster.client(1);
+    client.next_at_last(1).await;
+    let metrics = cluster.nodes[&1].context().metrics.of_set(1);
+    let touched = || metrics.first_touches.get(FirstTouch::bump);
+    let (before, (_, entries_before)) = (touched(), counted(&cluster, 1));
+    disks[&1].set(Fsync::Hangs);
+    let asking = tokio::spawn(async move { client.next_of_each((2..KEYS + 2).collect()).await });
+    // An entry is under way, and the rest waits for it.
+    until("all keys are touched", || touched() >= before + KEYS).await;
+    disks[&1].set(Fsync::Succeeds);
+    let firsts = in_time("numbers of all keys", asking).await.expect("no panic").expect("numbers");
+    assert!(firsts.iter().all(|first| *first == 1), "each key had no number before");
+    let entries = counted(&cluster, 1).1 - entries_before;
+    assert!(entries >= KEYS.div_ceil(ENTRY_KEYS), "{entries} log entries for {KEYS} keys");
 }

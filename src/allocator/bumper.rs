@@ -108,6 +108,11 @@ pub async fn run(
 async fn bump(
     group: &Group, memory: &Memory, mut places: Vec<MemoryPlace>, skipped: Vec<Skipped>,
 ) -> Result<Vec<MemoryPlace>, ProposeError> {
+    assert!(
+        places.len() <= ENTRY_SECTIONS_MAX,
+        "{} sections are too many for an entry",
+        places.len()
+    );
     let mut bumps = Vec::with_capacity(places.len());
     {
         let namespaces = group.view.namespaces();

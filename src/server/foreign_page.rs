@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, HeaderName, Uri, header, uri::Authority};
 use crate::{
     node::NodeContext,
     proto::{Refusal, refusal},
-    server::written::shown,
+    server::{connections::owner::Owner, written::shown},
 };
 
 /// The paths that anybody may ask for: whether the node lives, and whether it is ready.
@@ -24,7 +24,8 @@ static MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 /// The pages that a link elsewhere may lead to.
 const PAGES: [&str; 2] = ["/", "/openapi.json"];
 
-/// Checks where a request comes from, as browsers tell it.
+/// Checks where a request comes from, as browsers tell it. A request that shows a token which this node knows may ask by any
+/// name: no page of another site knows such a token, and no browser sends one by itself.
 ///
 /// # Errors
 /// PERMISSION_DENIED if a page of another site sent it.
@@ -32,8 +33,13 @@ pub fn check(context: &NodeContext, headers: &HeaderMap, uri: &Uri) -> Result<()
     if PROBES.contains(&uri.path()) {
         return Ok(());
     }
-    let is_own_name = |host: &str| context.services.members.serves_browsers_as(host);
-    match foreign(headers, uri, || is_page(uri), is_own_name) {
+    let services = &context.services;
+    let shows_known_token = || {
+        let shown = Owner::nobody().shown_in(headers);
+        shown.is_ok_and(|by| services.access.id_of(&by).is_some())
+    };
+    let may_ask_by = |name: &str| services.members.serves_browsers_as(name) || shows_known_token();
+    match foreign(headers, uri, || is_page(uri), may_ask_by) {
         None => Ok(()),
         Some(why) => Err(refusal!(PermissionDenied, "{why}")),
     }
@@ -67,7 +73,7 @@ fn is_page(uri: &Uri) -> bool {
 
 /// Why a request is refused; `None` for a program's, and for one of our own pages' or of the user's.
 fn foreign(
-    headers: &HeaderMap, uri: &Uri, is_page: impl Fn() -> bool, is_own_name: impl Fn(&str) -> bool,
+    headers: &HeaderMap, uri: &Uri, is_page: impl Fn() -> bool, may_ask_by: impl Fn(&str) -> bool,
 ) -> Option<String> {
     if !may_be_a_browsers(headers) {
         return None;
@@ -102,9 +108,10 @@ fn foreign(
     }
     // Another site's name can be made to lead here, and its page is then our own for the browser.
     let name = name_of(host);
-    (!is_own_name(name)).then(|| {
+    (!may_ask_by(name)).then(|| {
         format!(
-            "{} is no name by which browsers may ask this node; add it to http_hosts, or use the node's address",
+            "{} is no name by which browsers may ask this node; add it to http_hosts, use the node's address, or show a \
+             token of this cluster",
             shown(name.as_bytes())
         )
     })
@@ -141,8 +148,8 @@ mod tests {
         for (name, value) in sent {
             headers.insert(*name, value.parse().expect("a value"));
         }
-        let is_own_name = |host: &str| ["127.0.0.1", "::1", "ids.example"].contains(&host);
-        foreign(&headers, &Uri::from_static("/"), || is_page, is_own_name).is_some()
+        let may_ask_by = |name: &str| ["127.0.0.1", "::1", "ids.example"].contains(&name);
+        foreign(&headers, &Uri::from_static("/"), || is_page, may_ask_by).is_some()
     }
 
     const HOST: (&str, &str) = ("host", "127.0.0.1:7603");

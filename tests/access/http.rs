@@ -3,6 +3,10 @@
 
 use std::net::SocketAddr;
 
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 use tonic::Code;
 use tonic_reflection::pb::v1::{
     ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
@@ -25,6 +29,37 @@ async fn told(address: SocketAddr, what: &str, headers: &str) -> Page {
         Some(http(address, what, headers, "").await).filter(|page| page.status != 503)
     })
     .await
+}
+
+/// Deno, PowerShell and Apple's URLSession say of themselves what browsers say.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_looks_like_a_browser_may_ask_by_any_name_if_it_shows_a_token() {
+    let closed = Closed::start().await;
+    let leader = closed.cluster.leader().await;
+    let address = closed.cluster.nodes[&leader].addresses().http.expect("a port");
+    let status = async |headers: &str| {
+        let mut stream = TcpStream::connect(address).await.expect("a connection");
+        let request = format!(
+            "POST /v1/namespaces/book/keys/7:next HTTP/1.1\r\nHost: ids.internal\r\nConnection: close\r\n\
+             Content-Length: 0\r\n{headers}\r\n"
+        );
+        stream.write_all(request.as_bytes()).await.expect("sent");
+        let mut status = [0; 12];
+        in_time("an answer", stream.read_exact(&mut status)).await.expect("an answer");
+        String::from_utf8_lossy(&status[9..]).into_owned()
+    };
+    let known = shown(closed.token("next"));
+    let unknown = shown("it is not known");
+    for looks in ["Accept-Language: *\r\n", "User-Agent: Mozilla/5.0 (PowerShell)\r\n"] {
+        let with = async |token: &str| status(&format!("{looks}{token}")).await;
+        assert_eq!(with(&known).await, "200", "{looks}");
+        let from_elsewhere = format!("Origin: https://app.example\r\n{known}");
+        assert_eq!(with(&from_elsewhere).await, "200", "{looks}");
+        // A page whose name was made to lead here can set a token that it has made up.
+        for token in [String::new(), unknown.clone(), unknown.clone() + &known] {
+            assert_eq!(with(&token).await, "403", "{looks}{token}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
