@@ -12,9 +12,9 @@ use crate::common::{
     disk::{Disk, Fsync, on_disks},
     eventually,
     history::Load,
-    id, in_time, is_late, other_than,
+    http, id, in_time, is_late, other_than,
     power::copy_all,
-    until,
+    until, with_http,
 };
 use ratchet::{
     allocator::{FenceKind, GaplessLimits, MemoryLimits, Term, TermOptions, Why},
@@ -62,9 +62,9 @@ async fn disks_that_hang_everywhere_hold_up_no_key_that_has_numbers_and_end_no_t
     let mut client = cluster.client(other);
     let cold = tokio::spawn(async move { client.next_at_last(4_711).await });
     until("all disks hang", || disks.values().all(|disk| disk.hanging() > 0)).await;
-    // Twice as long as a leader whose disk hung was once followed, and several leases.
+    // A leader whose disk alone hangs is followed for 12 s with such timeouts.
     let hanging_since = Instant::now();
-    while hanging_since.elapsed() < Duration::from_secs(8) {
+    while hanging_since.elapsed() < Duration::from_secs(15) {
         warm.next(1).await.expect("a number from memory");
         // So many numbers are enough; the step is to last.
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -74,6 +74,32 @@ async fn disks_that_hang_everywhere_hold_up_no_key_that_has_numbers_and_end_no_t
     disks.values().for_each(|disk| disk.set(Fsync::Succeeds));
     in_time("the key that was cold", cold).await.unwrap();
     assert_eq!(cluster.leader().await, leader);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_a_namespace_that_the_disk_holds_up_is_told_to_go_on_before_its_deadline() {
+    let (cluster, disks) = on_disks(1, with_http).await;
+    let mut client = cluster.client(1);
+    client.next_at_last(1).await;
+    let address = cluster.nodes[&1].addresses().http.expect("a port");
+    disks[&1].set(Fsync::Hangs);
+    for (what, body) in [
+        ("POST /v1/namespaces", r#"{"name": "new"}"#),
+        ("PATCH /v1/namespaces/book", r#"{"description": "of books"}"#),
+        ("DELETE /v1/namespaces/book?confirm=book", ""),
+    ] {
+        let page = http(address, what, "ratchet-timeout-ms: 1000\r\n", body).await;
+        assert_eq!(page.status, 504, "{what}: {}", page.body);
+        assert!(page.body.contains("ONGOING"), "{what}: {}", page.body);
+    }
+    disks[&1].set(Fsync::Succeeds);
+    eventually("the changes are made", async || {
+        let is_there = async |name: &str| {
+            http(address, &format!("GET /v1/namespaces/{name}"), "", "").await.status == 200
+        };
+        (is_there("new").await && !is_there("book").await).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

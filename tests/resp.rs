@@ -4,13 +4,13 @@
 use std::{net::SocketAddr, time::Duration};
 
 use crate::common::{
-    cluster::Cluster, eventually, in_time, invoices::create_invoices, is_late, other_than, until,
-    with_resp,
+    cluster::Cluster, eventually, id, in_time, invoices::create_invoices, is_late, other_than,
+    until, with_resp,
 };
 use ratchet::{
     metrics::Interface,
     node::Config,
-    proto::v1::{CreateNamespaceRequest, KeyKind},
+    proto::v1::{CreateNamespaceRequest, DeleteNamespaceRequest, KeyKind},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -571,6 +571,13 @@ async fn a_counter_may_begin_with_zero_and_be_set_if_it_is_new() {
     for namespace in [create("shared", Some(100), None), create("late", None, Some(5)), fives] {
         admin.admin.create_namespace(namespace).await.expect("created");
     }
+    // Numbers of the keys that it had are handed out no more.
+    admin.admin.create_namespace(create("again", None, None)).await.expect("created");
+    admin.try_next("again", id(3), 1).await.expect("a number");
+    let (namespace, confirm) = ("again".to_owned(), "again".to_owned());
+    let delete = DeleteNamespaceRequest { namespace, confirm, forget: false };
+    admin.admin.delete_namespace(delete).await.expect("deleted");
+    admin.admin.create_namespace(create("again", None, None)).await.expect("created again");
     for (node, key) in [(leader, 1), (other_than(leader), 2)] {
         let mut redis = redis(&cluster, node).await;
         redis.number(&format!("INCR book:9{key}")).await;
@@ -595,11 +602,17 @@ async fn a_counter_may_begin_with_zero_and_be_set_if_it_is_new() {
             (format!("SETNX fives:{key} 6"), ":0"),
             (format!("SETNX fives:{key} 3"), ":0"),
             (format!("INCR fives:{key}"), ":10"),
+            (format!("SETNX again:{key} 0"), ":0"),
+            (format!("SETNX again:{key} 40000"), ":0"),
+            (format!("SET again:{key} 40000 NX"), "$-1"),
+            (format!("INCR again:{key}"), ":10001"),
+            (format!("SETNX again:{key} 0"), ":0"),
         ] {
             assert_eq!(redis.ask(&command).await, reply, "{command}");
         }
         for (command, says) in [
             (format!("SET book:{key} 0"), "value 0 is below 2"),
+            (format!("SET again:{key}9 0"), "value 0 is below 10000"),
             ("SETNX shared:1 0".to_owned(), "share sections (section_size 100)"),
             ("SET shared:1 7 NX".to_owned(), "raise it to 1 or more, whether it is new or not"),
             ("SETNX late:1 0".to_owned(), "begin with start 5"),

@@ -154,7 +154,8 @@ impl Handovers {
         Err(refusal!(
             HandoverLost,
             "{why}; {leads} now, in term {term}: see ratchet status, then ask again for node {to}"
-        ))
+        )
+        .may_be_done())
     }
 
     /// Hands `term` over to a voter for which `fits` is true: of those that were heard within the time of a promise, the one
@@ -289,7 +290,11 @@ impl Handovers {
         let is_led_elsewhere = leader_of(&now).is_some_and(|leader| leader != self.config.node_id);
         match transferred {
             Ok(leadership) => Ok(leadership),
-            Err(ProposeError::Stopped(why)) => Err(refusal!(NodeStopping, "{why}")),
+            Err(ProposeError::Stopped(why)) => Err(refusal!(
+                OutcomeUnknown,
+                "{why}; node {successor} may take over from term {}, which this node has given up; see ratchet status",
+                term.term()
+            )),
             // The term was lost before: the successor may lead all the same, or another node.
             Err(_) if now.term > term.term() && is_led_elsewhere => Ok(now),
             Err(_) => Err(refusal!(

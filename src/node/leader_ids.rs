@@ -227,17 +227,16 @@ fn not_served(served: Result<DeskAnswer, Refusal>, ids: &WorkerIds, token: u64) 
         ),
         Ok(Unreadable(why)) => refusal!(Internal, "{why}"),
         Ok(Refused(why)) => why,
-        // A caller that asks again is told that the namespace is gone, is asked by the next leader, or gets another worker id.
-        Ok(
-            Done(
-                _,
-                WorkerAnswer::NoNamespace
-                | WorkerAnswer::Held { .. }
-                | WorkerAnswer::Leased(_)
-                | WorkerAnswer::Released,
-            )
-            | Unknown,
-        ) => return Unanswered::ELSEWHERE,
+        // A caller that asks again is told that the namespace is gone, or gets another worker id.
+        Ok(Done(
+            _,
+            WorkerAnswer::NoNamespace
+            | WorkerAnswer::Held { .. }
+            | WorkerAnswer::Leased(_)
+            | WorkerAnswer::Released,
+        )) => return Unanswered::ELSEWHERE,
+        // The next leader may do it. If this one has done it, too, a lease that nobody was told of is free soon.
+        Ok(Unknown) => return Unanswered::MAY_BE_DONE,
     })
 }
 
@@ -284,12 +283,15 @@ fn listed((worker, lease): (u32, WorkerRecord)) -> v1::Worker {
 mod tests {
     use super::*;
     use crate::{
-        proto::{Code, v1::Reason},
+        proto::{
+            Code,
+            v1::{Outcome, Reason},
+        },
         sequence::NamespaceId,
     };
 
     #[test]
-    fn a_reason_tells_worker_ids_that_are_held_from_those_that_are_kept_for_other_holders() {
+    fn a_reason_tells_which_worker_ids_are_held_and_kept_and_an_outcome_what_may_be_done() {
         let ids = WorkerIds {
             namespace: NamespaceId(1),
             name: "orders".to_owned(),
@@ -305,5 +307,7 @@ mod tests {
         let held = told(DeskAnswer::NoneFree { in_ms: 7 });
         assert_eq!(held, (Reason::WorkersHeld, Some(7)));
         assert_eq!(told(DeskAnswer::NoneToSpare), (Reason::WorkersKept, None));
+        let unknown = not_served(Ok(DeskAnswer::Unknown), &ids, 0);
+        assert_eq!(Refusal::from(unknown).outcome(), Outcome::Unknown);
     }
 }

@@ -11,7 +11,7 @@ mod set_fields;
 use std::sync::Arc;
 
 use prost::{Message, length_delimiter_len};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use self::checked_fields::{check_created, check_updated};
 use super::{
@@ -24,7 +24,7 @@ use super::{
         refused::{low_disk, proposal_failed},
     },
     wall_clock::ids_time::IdsTime,
-    way::attempt::Attempt,
+    way::{attempt::Attempt, patience::time_to_tell},
 };
 use crate::{
     allocator::Term,
@@ -65,8 +65,26 @@ impl Namespaces {
         (first.collect(), namespaces.count())
     }
 
-    async fn change(&self, term: &Term, command: Command) -> Attempt<v1::Namespace> {
-        match self.group.propose(term.term(), command).await.map_err(proposal_failed)? {
+    /// Proposes a change, which goes on when the deadline passes.
+    async fn propose(
+        &self, term: &Term, command: Command, deadline: Instant,
+    ) -> Attempt<EntryOutcome> {
+        let proposing = self.group.propose(term.term(), command);
+        let proposed = timeout_at(time_to_tell(deadline), proposing).await.map_err(|_| {
+            refusal!(
+                DeadlineExceeded,
+                "the change of the namespace is not through yet, and goes on: a majority of the voters must write it down; see \
+                 ratchet namespace list"
+            )
+            .ongoing()
+        })?;
+        proposed.map_err(proposal_failed)
+    }
+
+    async fn change(
+        &self, term: &Term, command: Command, deadline: Instant,
+    ) -> Attempt<v1::Namespace> {
+        match self.propose(term, command, deadline).await? {
             EntryOutcome::Namespace(Ok(namespace)) => Ok(to_wire(&namespace)),
             EntryOutcome::Namespace(Err(refused)) => Err(refusal(&refused).into()),
             other => Err(refusal!(Internal, "unexpected outcome: {other:?}").into()),
@@ -82,7 +100,7 @@ impl ByLeader for v1::CreateNamespaceRequest {
     }
 
     async fn carry_out(
-        self, namespaces: &Namespaces, (term, _): (&Term, &Asker), _: Instant,
+        self, namespaces: &Namespaces, (term, _): (&Term, &Asker), deadline: Instant,
     ) -> Attempt<v1::Namespace> {
         check_created(&self).map_err(invalid)?;
         // The epoch from which its format counts time must not lie in the future.
@@ -94,7 +112,7 @@ impl ByLeader for v1::CreateNamespaceRequest {
         if let Some(low) = namespaces.group.limiting_disk() {
             return Err(low_disk(low).into());
         }
-        namespaces.change(term, Command::create_namespace(config)).await
+        namespaces.change(term, Command::create_namespace(config), deadline).await
     }
 
     fn done_before(
@@ -158,7 +176,7 @@ impl ByLeader for v1::UpdateNamespaceRequest {
     }
 
     async fn carry_out(
-        self, namespaces: &Namespaces, (term, _): (&Term, &Asker), _: Instant,
+        self, namespaces: &Namespaces, (term, _): (&Term, &Asker), deadline: Instant,
     ) -> Attempt<v1::Namespace> {
         check_namespace(&self.namespace)?;
         check_updated(&self).map_err(invalid)?;
@@ -181,7 +199,7 @@ impl ByLeader for v1::UpdateNamespaceRequest {
             section_size: self.section_size,
         };
         let name = self.namespace;
-        namespaces.change(term, Command::UpdateNamespace { name, change }).await
+        namespaces.change(term, Command::UpdateNamespace { name, change }, deadline).await
     }
 }
 
@@ -196,7 +214,7 @@ impl ByLeader for v1::DeleteNamespaceRequest {
     }
 
     async fn carry_out(
-        self, namespaces: &Namespaces, (term, _): (&Term, &Asker), _: Instant,
+        self, namespaces: &Namespaces, (term, _): (&Term, &Asker), deadline: Instant,
     ) -> Attempt<v1::DeleteNamespaceResponse> {
         let v1::DeleteNamespaceRequest { namespace: name, confirm, forget } = self;
         check_namespace(&name)?;
@@ -207,8 +225,7 @@ impl ByLeader for v1::DeleteNamespaceRequest {
             );
         }
         let delete = Command::DeleteNamespace { name, forget };
-        let deleted = namespaces.group.propose(term.term(), delete).await;
-        match deleted.map_err(proposal_failed)? {
+        match namespaces.propose(term, delete, deadline).await? {
             EntryOutcome::NamespaceDeleted(Ok(left)) => {
                 let floor = left.map(|tombstone| tombstone.floor);
                 let leased = left.map(|tombstone| tombstone.leased);

@@ -241,7 +241,10 @@ async fn ask_for<L: Lessor>(lessor: &L, ask: Ask) -> LeaseAnswer<L> {
     match lessor.lease(renew, ask == Ask::Further).await {
         Ok(lease) if lease.format == lessor.format() => Ok(Some(grant_of(&lease))),
         Ok(lease) => {
-            release_one(lessor, (grant_of(&lease).held(), 0)).await;
+            // No id was made under a new lease. Under one that was renewed there are some, and their times count.
+            if renew.is_none() {
+                release_one(lessor, (grant_of(&lease).held(), 0)).await;
+            }
             Err(lessor.created_again(&lease.format))
         }
         Err(error) if renew.is_some() && L::is_lost(&error) => Ok(None),
@@ -338,5 +341,69 @@ impl<L: Lessor> Shared<L> {
         }
         drop((holder, failure));
         self.answered.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Grants leases of another format than that of the ids, and counts what is released.
+    #[derive(Default)]
+    struct CreatedAgain {
+        released: Mutex<Vec<(v1::HeldWorker, u64)>>,
+    }
+
+    impl Lessor for CreatedAgain {
+        type Error = String;
+
+        fn mono_ns(&self) -> u64 {
+            0
+        }
+
+        fn wall_ms(&self) -> u64 {
+            0
+        }
+
+        fn format(&self) -> &str {
+            "asked"
+        }
+
+        async fn lease(
+            &self, _: Option<v1::HeldWorker>, _: bool,
+        ) -> Result<v1::WorkerLease, String> {
+            Ok(v1::WorkerLease { format: "granted".to_owned(), ..v1::WorkerLease::default() })
+        }
+
+        async fn release(&self, held: v1::HeldWorker, used_ms: u64) -> Result<(), String> {
+            self.released.lock().push((held, used_ms));
+            Ok(())
+        }
+
+        fn is_lost(_: &String) -> bool {
+            false
+        }
+
+        fn created_again(&self, format: &str) -> String {
+            format!("the format is {format}")
+        }
+
+        fn is_final(_: &String) -> bool {
+            false
+        }
+
+        fn follows(&self, _: i64) {}
+    }
+
+    /// A release says up to which time there are ids. Of a lease that is renewed there are some.
+    #[tokio::test]
+    async fn a_lease_of_another_format_is_released_at_once_only_if_no_id_was_made_under_it() {
+        let renewed = HeldWorker { worker: 5, token: 7 };
+        for (ask, released) in [(Ask::Lease, 1), (Ask::Further, 1), (Ask::Renew(renewed), 0)] {
+            let lessor = CreatedAgain::default();
+            let refused = ask_for(&lessor, ask).await.expect_err("the format is another one");
+            assert_eq!(refused, "the format is granted", "{ask:?}");
+            assert_eq!(lessor.released.lock().len(), released, "{ask:?}");
+        }
     }
 }

@@ -68,7 +68,7 @@ fn check_new(namespace: &Namespace) -> Result<(), Refusal> {
             config.section_size
         );
     }
-    match config.start == config.increment {
+    match config.start == config.increment || begins_above_lost_numbers(namespace) {
         true => Ok(()),
         false => Err(refusal!(
             WrongState,
@@ -79,6 +79,13 @@ fn check_new(namespace: &Namespace) -> Result<(), Refusal> {
             config.increment
         )),
     }
+}
+
+/// Whether the namespace begins where it does because numbers below may have been handed out: before a recovery, or by a
+/// namespace of this name that was deleted. Nobody knows which keys had them, so no key counts as new.
+fn begins_above_lost_numbers(namespace: &Namespace) -> bool {
+    let NamespaceConfig { start, increment, .. } = namespace.config;
+    namespace.floor > 0 && start.saturating_sub(increment) <= namespace.floor
 }
 
 /// Why a key's floor cannot be `at_least`, if it cannot.
@@ -93,7 +100,8 @@ fn check_floor(namespace: &Namespace, key: Key<'_>, at_least: u64) -> Result<(),
     ))
 }
 
-/// Whether a key is new: it never had a number, and was never raised.
+/// Whether a key is new: it never had a number, and was never raised. If it may have had one that was lost, it is not new, and
+/// its floor is that of the namespace.
 ///
 /// # Errors
 /// Those of [`Term::current`].
@@ -102,7 +110,8 @@ async fn newness(
 ) -> Attempt<RaiseResponse> {
     let last = term.current(namespace, key, deadline).await;
     let last = last.map_err(|why| failed(why, namespace, term, 0))?;
-    Ok(RaiseResponse { floor: last.unwrap_or(0), raised: last.is_none(), route: None })
+    let raised = last.is_none() && !begins_above_lost_numbers(namespace);
+    Ok(RaiseResponse { floor: last.unwrap_or(namespace.floor), raised, route: None })
 }
 
 /// Why a new key is not raised below its first number.
@@ -142,7 +151,7 @@ impl SequenceRequest for RaiseRequest {
         check_kind(namespace, key)?;
         if self.only_if_new {
             check_new(namespace)?;
-            if self.at_least == 0 {
+            if self.at_least == 0 || begins_above_lost_numbers(namespace) {
                 return newness(term, namespace, key, deadline).await;
             }
         }

@@ -57,15 +57,16 @@ fn unknown_of(why: &impl std::fmt::Display, asked: Told<'_>) -> Unanswered {
     outcome_unknown(why, &asked.namespace.config.name).into()
 }
 
-/// The refusal for the caller of a proposal that failed.
-pub(in crate::node) fn proposal_failed(error: ProposeError) -> Refusal {
+/// The outcome of a proposal that failed: the next leader is to be asked if nothing was proposed, or the request is refused.
+pub(in crate::node) fn proposal_failed(error: ProposeError) -> Unanswered {
     match error {
-        ProposeError::Refused(why) => refusal!(WrongState, "{why}"),
-        ProposeError::NotLeader(_) => refusal!(NoLeader, "{error}; ask again"),
+        ProposeError::Refused(why) => refusal!(WrongState, "{why}").into(),
+        ProposeError::NotLeader(_) => Unanswered::ELSEWHERE,
         other => refusal!(
             OutcomeUnknown,
             "{other}; whether it takes effect is unknown: look before you ask again"
-        ),
+        )
+        .into(),
     }
 }
 
@@ -252,9 +253,20 @@ mod tests {
     use super::*;
     use crate::{
         node::way::attempt::SoFar,
-        proto::v1::Outcome,
+        proto::v1::{Outcome, Reason},
         sequence::{NamespaceConfig, NamespaceId, OwnedKey},
     };
+
+    #[test]
+    fn the_next_leader_is_asked_for_a_change_that_was_not_proposed_and_for_no_other() {
+        let of = |error| proposal_failed(error);
+        assert!(matches!(of(ProposeError::NotLeader(3)), Unanswered::Elsewhere(SoFar::NotDone)));
+        let refused = Refusal::from(of(ProposeError::Refused("no".to_owned())));
+        assert_eq!((refused.reason(), refused.outcome()), (Reason::WrongState, Outcome::NotDone));
+        for lost in [ProposeError::Unknown(3), ProposeError::Stopped("it stops".to_owned())] {
+            assert_eq!(Refusal::from(of(lost)).outcome(), Outcome::Unknown);
+        }
+    }
 
     /// One of each reason. The compiler refuses a reason that is missing here.
     fn whys() -> Vec<Why> {

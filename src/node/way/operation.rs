@@ -76,9 +76,12 @@ impl Facts {
             Ok(answer) => match answer.reply {
                 Some(Reply::Answer(answer)) => Ok(answer),
                 Some(Reply::Error(error)) => Err(Unanswered::Refused(error.into())),
-                // The asker decides whether to ask again: it may be another change by now.
                 Some(Reply::NotLeader(NotLeader { may_be_done: true, .. })) => {
-                    Err(outcome_unknown().into())
+                    match self.is_idempotent && !self.is_asked_once {
+                        true => Err(Unanswered::MAY_BE_DONE),
+                        // The asker decides whether to ask again: it may be another change by now.
+                        false => Err(outcome_unknown().into()),
+                    }
                 }
                 Some(Reply::NotLeader(_)) | None => Err(Unanswered::ELSEWHERE),
             },
