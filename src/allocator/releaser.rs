@@ -173,7 +173,7 @@ impl Releaser {
                     why,
                     "no keys are evicted any more in this term"
                 );
-                // Nobody may take numbers a second time of which the log does not know: the term must end.
+                // The log does not know of these numbers, and nobody may take them a second time: the term must end.
                 self.lease.void();
                 memory.abandon(&self.lease);
                 ControlFlow::Break(())

@@ -230,7 +230,7 @@ fn clock_of(node: u64, clock: &v1::ClockStatus) -> Option<String> {
     Some(format!("\nthe wall clock of node {node} shows {shows} UTC, {differs}: {ids}"))
 }
 
-/// That the disk of the node that answered is low, or those of too many voters are, as a further line; empty if not.
+/// A further line if the disk of the node that answered is low, or those of too many voters are; otherwise it is empty.
 fn low_disk(node: u64, disk: &v1::DiskSpace) -> String {
     let mb = |bytes: u64| bytes >> 20;
     if !disk.low {

@@ -85,7 +85,7 @@ impl From<Interface> for RefusedAt {
 }
 
 label! {
-    /// The kind of what somebody shows to be known by.
+    /// The kind of a credential.
     Shown as "kind" {
         /// A token.
         token,

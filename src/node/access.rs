@@ -271,8 +271,8 @@ impl Access {
             // Where the data directory is, no stranger learns.
             true => Err(refusal!(
                 Unauthenticated,
-                "node {} waits, and is founded through the local socket in its data directory, or by who shows a certificate that \
-                 tls_client_ca has signed: ratchet found --server unix:DATA_DIR/{LOCAL_SOCKET}",
+                "node {} waits, and is founded through the local socket in its data directory, or by a caller that shows a \
+                 certificate which tls_client_ca has signed: ratchet found --server unix:DATA_DIR/{LOCAL_SOCKET}",
                 config.node_id
             )),
         }

@@ -346,7 +346,7 @@ impl Ids {
         let name = &request.namespace;
         match not_taken {
             Refused(refusal) => refusal,
-            // Every worker id is held: the text says when the first one is free.
+            // Every worker id is held, or there is no room for the request: the refusal says when to ask again.
             NoLease(Some(refusal)) if refusal.code() == Code::ResourceExhausted => refusal,
             NoLease(Some(refusal)) => {
                 let why = refusal.message();

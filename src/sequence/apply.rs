@@ -384,7 +384,7 @@ fn apply_take<T: Table>(
     Ok(Taken::Range(range))
 }
 
-/// Lowers ceilings by `lower`. Counts the sections of which the term owns what it says.
+/// Lowers ceilings by `lower`. Counts the sections whose numbers the term owns, as it says.
 fn lower_each<T: Table>(
     table: &mut T, entry: &mut EntryState, sections: &[SectionUse],
     lower: impl Fn(SectionRecord, Progression, u64, u64) -> Option<SectionRecord>,

@@ -123,7 +123,7 @@ impl PartId {
     /// Stands for those of a message's parts that took nothing, but for the first one: they are remembered together.
     pub const LEFT_OUT: u32 = u32::MAX;
 
-    /// The name of that which stands for the parts that took nothing.
+    /// The name under which the parts that took nothing are remembered.
     #[must_use]
     pub fn of_left_out(&self) -> PartId {
         PartId { part: PartId::LEFT_OUT, ..self.clone() }

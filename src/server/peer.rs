@@ -110,7 +110,7 @@ impl PeerServices {
     /// Receives a snapshot. Returns Raft's reply to its sender.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if there are no parts, DEADLINE_EXCEEDED if the next part does not come in time, the
+    /// INVALID_ARGUMENT if there are no parts, FAILED_PRECONDITION if the next part does not come in time, the
     /// stream's own error if it fails, and the group's if it refuses the snapshot.
     pub async fn take_snapshot(
         &self, mut parts: impl Stream<Item = Result<SnapshotPart, Status>> + Send + Unpin,
@@ -161,8 +161,7 @@ impl Peer for PeerServices {
         let (connection, greeting) = sent(request)?;
         let is_stranger = connection.is_some_and(|connection| connection.certified.is_none());
         if is_stranger && self.context.config.peer_tls.dials() && !self.context.group.is_formed() {
-            let why =
-                "this node waits, and is greeted by who shows a certificate of its cluster alone";
+            let why = "this node waits for its cluster, and answers only nodes that show a certificate of it";
             return Err(Status::from(refusal!(
                 Unauthenticated,
                 "{why}: set peer_tls = send or require on the other nodes, and give them certificates"
@@ -224,7 +223,7 @@ impl Peer for PeerServices {
 /// The next part of a snapshot; `None` at its end.
 ///
 /// # Errors
-/// DEADLINE_EXCEEDED if it does not come in time, and the stream's own error.
+/// FAILED_PRECONDITION if it does not come in time, and the stream's own error.
 async fn next_part(
     handler: &RpcHandler, parts: &mut (impl Stream<Item = Result<SnapshotPart, Status>> + Unpin),
 ) -> Result<Option<SnapshotPart>, Status> {
@@ -232,7 +231,11 @@ async fn next_part(
     let part = tokio::time::timeout(patience, parts.try_next());
     let late = |_| {
         let ms = patience.as_millis();
-        refusal!(DeadlineExceeded, "no part of the snapshot came for {ms} ms")
+        // The sender takes DEADLINE_EXCEEDED for a peer that it cannot reach, and would try again at once.
+        refusal!(
+            WrongState,
+            "no part of the snapshot came for {ms} ms; does the disk of its sender hang?"
+        )
     };
     part.await.map_err(late)?
 }

@@ -42,7 +42,7 @@ impl<T> Default for Numbered<T> {
 }
 
 impl<T: Named> Numbered<T> {
-    /// The number of what has this name.
+    /// The number of the thing with this name.
     #[inline]
     pub fn find(&self, name: &T::Name) -> Option<u32> {
         let is_it = |&number: &u32| self.get(number).is_some_and(|one| one.name() == name);
@@ -50,19 +50,19 @@ impl<T: Named> Numbered<T> {
         found.copied()
     }
 
-    /// Number `number`.
+    /// The thing under `number`.
     #[inline]
     pub fn get(&self, number: u32) -> Option<&T> {
         self.slots.get(number)?.as_ref()
     }
 
-    /// Number `number`, to be changed.
+    /// The thing under `number`, to be changed.
     #[inline]
     pub fn get_mut(&mut self, number: u32) -> Option<&mut T> {
         self.slots.get_mut(number)?.as_mut()
     }
 
-    /// Adds what has a name that is not here. Returns its number.
+    /// Adds a thing whose name is not in the table. Returns its number.
     pub fn add(&mut self, one: T) -> u32 {
         let reused = match self.slots.tracks_changes() {
             true => None,
@@ -71,7 +71,7 @@ impl<T: Named> Numbered<T> {
         self.put(one, reused)
     }
 
-    /// As [`Numbered::add`], behind all others: what is sent has the numbers of its sender.
+    /// As [`Numbered::add`], behind all others: a table that was sent keeps its sender's numbers.
     pub fn append(&mut self, one: T) -> u32 {
         self.put(one, None)
     }

@@ -19,11 +19,11 @@ pub(super) const LINE_BYTES: usize = 32;
 /// Which room a line takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineRoom {
-    /// That of all lines.
+    /// The room of all lines.
     Shared,
-    /// That, and half as much again which those do not take.
+    /// The room of all lines, and half as much that other lines do not take.
     Audit,
-    /// That of all lines, and as much again: the audit leaves half of it.
+    /// The room of all lines, and as much again: lines of the audit leave half of that free.
     Reserved,
 }
 

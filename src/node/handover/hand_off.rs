@@ -20,7 +20,6 @@ use crate::{
     allocator::Term,
     metrics::HandoverPhase as Phase,
     planted_bugs::{Bug, is_planted},
-    proto::refuse,
     sequence::{MemoryDigest, NodeId, TermEnd},
 };
 
@@ -86,12 +85,12 @@ impl Handovers {
         stream.send_while_serving(limit).await?;
         let unfit = self.group.successor(term.term(), Some(successor)).err();
         if let Some(unfit) = unfit {
-            refuse!(NotHeardYet, "{unfit}");
+            return Err(SendFailed::Unfit(unfit.to_string()));
         }
         // Raft transfers to a node that has the whole log, or to none. Another node, without the memory, may win the election
         // that follows.
         if !self.group.has_whole_log(successor, self.election_timeouts(1)).await {
-            refuse!(NotHeardYet, "the log of node {successor} is behind");
+            return Err(SendFailed::Unfit(format!("the log of node {successor} is behind")));
         }
         // The closed term waits for what it has logged. While it serves, that wait keeps no caller waiting. A wait that takes
         // too long is no failure here: to close the term takes longer then.

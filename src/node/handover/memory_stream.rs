@@ -43,9 +43,12 @@ pub enum SendFailed {
     /// It cannot be read any more.
     #[error(transparent)]
     Memory(#[from] NotSent),
-    /// The receiver refused it or cannot be reached, or this node refuses to go on.
+    /// The receiver refused it or cannot be reached.
     #[error("{}", .0.message())]
     Refused(#[from] Refusal),
+    /// The successor is not fit to lead next by now, or its log is behind.
+    #[error("{0}")]
+    Unfit(String),
     /// The receiver takes no more, or too slowly.
     #[error("it was not sent within {0:?}")]
     TooSlow(Duration),
@@ -89,7 +92,7 @@ impl SendFailed {
                 }
                 _ => Persistence::Final,
             },
-            SendFailed::TooSlow(_) => Persistence::Transient,
+            SendFailed::Unfit(_) | SendFailed::TooSlow(_) => Persistence::Transient,
             SendFailed::Memory(_) | SendFailed::Task(_) | SendFailed::Different(..) => {
                 Persistence::Final
             }

@@ -137,8 +137,13 @@ async fn answer_requests(
                 Err(error) => return tracing::error!(%error, "a forwarded request failed"),
             },
             message = requests.next() => {
-                let message = match message {
-                    Some(Ok(message)) => message,
+                let checked = message.map(|message| {
+                    let message = message?;
+                    rpc_handler.check_header(message.header.as_ref())?;
+                    Ok::<_, Status>(message.requests)
+                });
+                match checked {
+                    Some(Ok(asked)) => received.begin(&context, asked).await,
                     Some(Err(status)) if is_first => {
                         // Fails only if the follower has closed the stream.
                         let _ = replies.send(Err(status)).await;
@@ -146,14 +151,8 @@ async fn answer_requests(
                     }
                     // The earlier requests may have been carried out: no refusal may say that nothing was done.
                     Some(Err(_)) | None => return,
-                };
-                is_first = false;
-                if let Err(status) = rpc_handler.check_header(message.header.as_ref()) {
-                    // Fails only if the follower has closed the stream.
-                    let _ = replies.send(Err(status.into())).await;
-                    return;
                 }
-                received.begin(&context, message.requests).await;
+                is_first = false;
             }
         }
     }

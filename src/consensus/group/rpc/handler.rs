@@ -108,7 +108,7 @@ impl RpcHandler {
     }
 
     /// Ends once Raft has followed the leader of `heartbeat`, and renewed this node's promise, if its answer then waits only
-    /// for writes that are none of its business. Never ends for what is no heartbeat.
+    /// for writes that are none of its business. Never ends if the append is no heartbeat.
     ///
     /// Raft answers an append once all that it has written, and not only what the answer tells of, is on the disk. With a
     /// slow disk a heartbeat behind an entry would be answered so late that the leader's lease runs out, although the
