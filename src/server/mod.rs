@@ -28,11 +28,13 @@
 //! * `metadata`: the headers of a call: cluster, deadline, compression.
 //! * `resp`: commands of Redis clients.
 //!
-//! * `connections`: ports, connections, and the bounds on both.
 //! * `metrics`: the port for Prometheus and probes.
 //! * `otlp`: sends spans to a collector.
 //!
 //! * `foreign_page`: refuses requests that a page of another site sends.
+//!
+//! * `connections`: ports, connections, and the bounds on both.
+//!
 //! * `tls`: the certificates of this node, and those that it accepts.
 //!
 //! * `header_values`: the values of one header of a request.
