@@ -45,7 +45,7 @@ Exit codes:
       with tokens (peer_tls); or a recovery was cut short";
 
 /// How long the last words of a process wait for their reader.
-const PRINT_MAX: Duration = Duration::from_secs(2);
+pub const PRINT_MAX: Duration = Duration::from_secs(2);
 
 const OTHER: u8 = 1;
 const NOT_FOUND: u8 = 3;

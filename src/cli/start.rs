@@ -9,7 +9,7 @@ use std::{env, fs, future::pending, io, path::PathBuf, time::Duration};
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use self::forced_end::end_within;
+use self::forced_end::{BEYOND_LIMIT_MAX, end_within};
 use super::{
     command_error::CommandError,
     log::{FLUSH_MAX, log_to_stderr},
@@ -22,6 +22,10 @@ use crate::{
 
 /// How long a node that has answered what was under way has to end. One whose disk hangs never does.
 const END_MAX: Duration = Duration::from_secs(8);
+/// How long a supervisor waits for that end: until the process is gone, however it ends, and a second more. One that killed it
+/// in the same moment would hide the exit code.
+const GONE_MAX: Duration =
+    END_MAX.saturating_add(BEYOND_LIMIT_MAX).saturating_add(Duration::from_secs(1));
 
 /// `ratchet start`.
 #[derive(Debug, Args)]
@@ -130,7 +134,7 @@ async fn serve(config: Config, mut signals: Signals) -> Result<(), StartError> {
         biased;
         node = starting => node?,
         _ = signals.recv() => {
-            supervisor::tell_stopping(END_MAX);
+            supervisor::tell_stopping(GONE_MAX);
             // The runtime waits for the thread that opens the data.
             end_within(END_MAX, CommandError::hangs());
             return Ok(());
@@ -140,14 +144,14 @@ async fn serve(config: Config, mut signals: Signals) -> Result<(), StartError> {
     tokio::select! {
         biased;
         fault = node.failed() => {
-            supervisor::tell_stopping(END_MAX);
+            supervisor::tell_stopping(GONE_MAX);
             end_within(END_MAX, StartError::from(fault.clone()).into());
             node.halt().await;
             return Err(fault.into());
         }
         name = signals.recv() => tracing::info!("{name}: stopping"),
     }
-    supervisor::tell_stopping(stop_max + END_MAX);
+    supervisor::tell_stopping(stop_max + GONE_MAX);
     node.hand_over().await;
     end_within(timeout + END_MAX, CommandError::hangs());
     // Before the end, in which Raft is stopped.

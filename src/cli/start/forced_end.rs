@@ -5,10 +5,12 @@
 
 use std::{process, thread, time::Duration};
 
-use crate::cli::command_error::CommandError;
+use crate::cli::command_error::{CommandError, PRINT_MAX};
 
 /// How long the libraries of the process have to end. RocksDB waits for its threads.
 const EXIT_MAX: Duration = Duration::from_secs(2);
+/// How long a process goes on at most beyond the limit of [`end_within`]: it tells why it ends, and then its libraries end.
+pub(super) const BEYOND_LIMIT_MAX: Duration = PRINT_MAX.saturating_add(EXIT_MAX);
 
 /// Ends the process as `error` says, unless it has ended by itself within `limit`.
 pub(super) fn end_within(limit: Duration, error: CommandError) {
