@@ -49,14 +49,15 @@ RATCHET_PEER_TLS_CA: /etc/ratchet-tls/ca.crt
 {{/* Further settings, as lines of the file of settings: there the node refuses a name that it does not know. */}}
 {{- define "ratchet.furtherSettings" -}}
 {{- range $name, $value := .Values.settings }}
-{{ $name }} = {{ if kindIs "float64" $value }}{{ int64 $value }}{{ else }}{{ toJson $value }}{{ end }}
+{{- /* Helm reads every number of a file of values as one with a fraction. */}}
+{{ $name }} = {{ if and (kindIs "float64" $value) (eq (floor $value) $value) }}{{ int64 $value }}{{ else }}{{ toJson $value }}{{ end }}
 {{- end }}
 {{- end }}
 
-{{/* The most that a node takes to stop with its settings, in seconds. docs/deploy.md has the sum. */}}
-{{- define "ratchet.stopSeconds" -}}
+{{/* The most that a node takes to stop with its settings, and 15 s more, in seconds. docs/deploy.md has the sum. */}}
+{{- define "ratchet.graceSeconds" -}}
 {{- $handover := dig "handover_timeout_ms" 30000 .Values.settings | int64 }}
 {{- $shutdown := dig "shutdown_timeout_ms" 5000 .Values.settings | int64 }}
 {{- $election := dig "election_timeout_ms" 300 .Values.settings | int64 }}
-{{- div (add (mul 2 $handover) (mul 3 $shutdown) (mul 50 $election) 999) 1000 }}
+{{- add 15 (div (add (mul 2 $handover) (mul 3 $shutdown) (mul 50 $election) 999) 1000) }}
 {{- end }}
