@@ -16,7 +16,9 @@ use std::{
 use ratchet::node::{Config, Node};
 use serde_json::{Value, json};
 
-use rendered::{Objects, chart, chart_refuses, file, kustomized, lint, validated};
+use rendered::{
+    Objects, chart, chart_of_file, chart_refuses, file, kustomized, lint, upgraded_chart, validated,
+};
 
 /// Each overlay, and the values with which the chart makes the same.
 const SAME: [(&str, &[&str]); 3] = [
@@ -150,6 +152,8 @@ fn values_under_which_strangers_could_do_everything_or_no_node_would_run_are_ref
         (&["tls.secret=a", "settings.tls=off"], "the chart sets tls itself"),
         (&["insecure=true", "nodes=4"], "4 founders: a cluster has an odd number of voters"),
         (&["insecure=true", "nodes=0"], "nodes"),
+        (&["insecure=true", "founders=5"], "5 founders and 3 pods"),
+        (&["insecure=true", "settings.client_connections_max=9"], "client_connections_max itself"),
         (&["insecure=true", "nodeIds.3=2"], "pods 2 and 3 would both run node 2"),
         (&["insecure=true", "nodeIds.3=three"], "nodeIds"),
         (&["insecure=true", "node=3"], "node"),
@@ -164,6 +168,48 @@ fn values_under_which_strangers_could_do_everything_or_no_node_would_run_are_ref
     assert_eq!(container["envFrom"][1]["secretRef"]["name"], "secret-settings");
     // Tokens alone, over TLS, are enough.
     chart("ratchet", &["tls.secret=a", "tls.clientCertificates=false", "tokens=true"]);
+    // Founders may be gone later.
+    let later = upgraded_chart("ratchet", &["insecure=true", "nodes=1", "founders=3"]);
+    assert_eq!(later.stateful_set()["spec"]["replicas"], 1);
+}
+
+#[test]
+fn a_number_in_a_file_of_values_is_a_setting_with_its_fraction_or_without_one() {
+    let made = chart_of_file(
+        "insecure: true\nsettings: { otlp_sample: 0.1, log_keep_bytes: 268435456, fence: quorum }\n",
+    );
+    let file = made.one("ConfigMap", "ratchet-nodes")["data"]["ratchet-1.toml"].as_str().unwrap();
+    let lines =
+        ["node_id = 1", "fence = \"quorum\"", "log_keep_bytes = 268435456", "otlp_sample = 0.1"];
+    assert_eq!(file.lines().collect::<Vec<_>>(), lines);
+}
+
+/// docs/deploy.md ("How large?") has the sum.
+#[test]
+fn a_node_that_takes_all_the_memory_that_its_settings_allow_stays_below_the_limit() {
+    let defaults = Config::default();
+    for (name, objects) in all_rendered() {
+        let mut maps = objects.0.iter().map(|object| &object["data"]);
+        let settings = maps.find(|data| data["RATCHET_LISTEN"].is_string());
+        let settings = settings.expect("the settings of all nodes");
+        let set = |variable: &str, default: u64| {
+            settings[variable].as_str().map_or(default, |text| text.parse::<u64>().unwrap())
+        };
+        let keys = set("RATCHET_MEMORY_MAX_MB", defaults.memory_max_mb);
+        let requests = set("RATCHET_MEMORY_REQUESTS_MAX_MB", defaults.memory_requests_max_mb);
+        let records = set("RATCHET_RECENT_RECORDS_MB", defaults.recent_records_mb);
+        let cache = set("RATCHET_BLOCK_CACHE_MB", defaults.block_cache_mb);
+        let connections = set("RATCHET_CLIENT_CONNECTIONS_MAX", defaults.client_connections_max);
+        let calls = set("RATCHET_CLIENT_CALLS_MAX", defaults.client_calls_max);
+        // A successor takes twice as much for keys as it has. The program takes 50 MB.
+        let takes_mib = 3 * keys + requests + records + cache + 50;
+        // An idle connection takes 18 KiB, and hostile callers can have it take 112 KiB more, and each call 76 KiB.
+        let takes_kib = (takes_mib << 10) + connections * (18 + 112) + calls * 76;
+        let container = &objects.stateful_set()["spec"]["template"]["spec"]["containers"][0];
+        let limit = container["resources"]["limits"]["memory"].as_str().unwrap();
+        let limit_gib: u64 = limit.strip_suffix("Gi").expect(limit).parse().unwrap();
+        assert!(takes_kib < limit_gib << 20, "{name}: {takes_kib} KiB of {limit}");
+    }
 }
 
 #[test]

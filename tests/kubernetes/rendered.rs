@@ -105,6 +105,20 @@ pub fn chart(release: &str, values: &[&str]) -> Objects {
     parsed(&printed(&mut helm(&["template", release], values), b""))
 }
 
+/// The same, for a release that is there already.
+pub fn upgraded_chart(release: &str, values: &[&str]) -> Objects {
+    parsed(&printed(&mut helm(&["template", release, "--is-upgrade"], values), b""))
+}
+
+/// The same, with the values in a file of this text, for a release of the name ratchet.
+pub fn chart_of_file(text: &str) -> Objects {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("values.yaml");
+    std::fs::write(&path, text).expect("written");
+    let path = path.to_str().expect("UTF-8");
+    parsed(&printed(&mut helm(&["template", "ratchet", "--values", path], &[]), b""))
+}
+
 /// The message of helm about values that it refuses.
 pub fn chart_refuses(values: &[&str]) -> String {
     let Output { status, stdout, stderr } = run(&mut helm(&["template", "ratchet"], values), b"");

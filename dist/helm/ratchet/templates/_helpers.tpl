@@ -28,6 +28,7 @@ RATCHET_HTTP_LISTEN: 0.0.0.0:7603
 RATCHET_RESP_LISTEN: 0.0.0.0:7604
 RATCHET_MEMORY_MAX_MB: {{ .Values.memoryMaxMb | int64 | quote }}
 RATCHET_CLIENT_CALLS_MAX: {{ .Values.clientCallsMax | int64 | quote }}
+RATCHET_CLIENT_CONNECTIONS_MAX: {{ .Values.clientConnectionsMax | int64 | quote }}
 {{- $peers := list }}
 {{- range $pod := untilStep 1 (include "ratchet.founders" . | int | add1 | int) 1 }}
 {{- $peers = append $peers (printf "%d=%s-%d.%s-nodes:7601" $pod $.Release.Name $pod $.Release.Name) }}
