@@ -26,6 +26,8 @@ const SAME: [(&str, &[&str]); 3] = [
     ("three", &["insecure=true"]),
     ("three-tls", &["tls.secret=ratchet-tls", "tokens=true"]),
 ];
+/// The files of Jobs that a person creates.
+const JOBS: [&str; 3] = ["found.yaml", "found-tls.yaml", "recover.yaml"];
 /// The one that founds itself.
 const THROW_AWAY: &str = "try";
 
@@ -51,10 +53,10 @@ fn all_rendered() -> Vec<(String, Objects)> {
 #[test]
 fn all_that_is_rendered_is_valid_for_the_oldest_and_the_newest_kubernetes() {
     let mut all = all_rendered();
-    for name in ["found.yaml", "found-tls.yaml"] {
+    for name in JOBS {
         let mut objects = file(name);
         // The validator names the object that it looks at.
-        objects.0[0]["metadata"]["name"] = json!("found");
+        objects.0[0]["metadata"]["name"] = json!("job");
         all.push((name.to_owned(), objects));
     }
     for (name, objects) in all {
@@ -275,7 +277,7 @@ fn nothing_but_the_throw_away_overlay_founds_a_cluster() {
         let keeps_volumes = stateful_set["spec"]["volumeClaimTemplates"].is_array();
         assert_eq!(keeps_volumes, !is_throw_away, "{name}: only what is thrown away has no volume");
     }
-    for name in ["found.yaml", "found-tls.yaml"] {
+    for name in JOBS {
         let job = &file(name).0[0];
         // Without a name it cannot be applied, so no pipeline keeps it there.
         assert_eq!(job["metadata"]["name"], Value::Null, "{name}");
@@ -297,7 +299,7 @@ fn pods_run_on_machines_of_the_kind_that_the_image_is_for() {
     for (name, objects) in all_rendered() {
         assert_eq!(kind(&objects.stateful_set()["spec"]["template"]), "amd64", "{name}");
     }
-    for name in ["found.yaml", "found-tls.yaml"] {
+    for name in JOBS {
         assert_eq!(kind(&file(name).0[0]["spec"]["template"]), "amd64", "{name}");
     }
 }

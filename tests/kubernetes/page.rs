@@ -11,7 +11,10 @@ use std::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::rendered::{Objects, chart, file, kustomized, parsed};
+use super::{
+    JOBS,
+    rendered::{Objects, chart, file, kustomized, parsed},
+};
 use crate::common::processes::ratchet;
 
 const OVERLAYS: &str = "dist/kubernetes/overlays/";
@@ -27,7 +30,7 @@ fn page() -> String {
 fn commands() -> Vec<String> {
     let page = page();
     let lines = page.lines().filter(|line| line.starts_with("    "));
-    let programs = ["kubectl ", "helm ", "ratchet ", "("];
+    let programs = ["kubectl ", "helm ", "ratchet ", "sed -e ", "("];
     let is_command = |line: &&str| programs.iter().any(|program| line.starts_with(program));
     lines.map(str::trim_start).filter(is_command).map(str::to_owned).collect()
 }
@@ -91,6 +94,23 @@ fn has_label(object: &Value, label: &str) -> bool {
     object["metadata"]["labels"][name] == value
 }
 
+/// Runs the command before the pipe of a line, which makes a Job that recovers the volume of a pod, and sees that `ratchet` takes
+/// its arguments. Returns the volume, and whether the Job changes it.
+fn recovery(line: &str) -> (String, bool) {
+    let (making, _) = line.split_once(" | ").expect(line);
+    let mut bash = Command::new("bash");
+    let root = env!("CARGO_MANIFEST_DIR");
+    let ran = bash.args(["-c", making]).current_dir(root).stdin(Stdio::null()).output().unwrap();
+    assert!(ran.status.success(), "{line}: {ran:?}");
+    let job = parsed(&ran.stdout).0.remove(0);
+    let pod = &job["spec"]["template"]["spec"];
+    let arguments = pod["containers"][0]["args"].as_array().expect("arguments");
+    let arguments: Vec<&str> = arguments.iter().filter_map(Value::as_str).collect();
+    takes(&arguments);
+    let volume = &pod["volumes"][0]["persistentVolumeClaim"]["claimName"];
+    (volume.as_str().expect("a volume").to_owned(), !arguments.contains(&"--dry-run"))
+}
+
 #[test]
 fn the_commands_of_the_page_name_what_there_is_and_those_that_need_no_cluster_are_run() {
     let mut secrets = Secrets { dir: TempDir::new().unwrap(), made: BTreeSet::new() };
@@ -100,7 +120,7 @@ fn the_commands_of_the_page_name_what_there_is_and_those_that_need_no_cluster_ar
         [tls.stateful_set()["spec"]["template"].clone(), template(&file("found-tls.yaml"))];
     let claim = &tls.stateful_set()["spec"]["volumeClaimTemplates"][0]["metadata"]["name"];
     let claim = claim.as_str().unwrap();
-    let mut played = 0;
+    let (mut recoveries, mut played) = (Vec::new(), 0);
     for line in commands() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let is_pod =
@@ -130,7 +150,8 @@ fn the_commands_of_the_page_name_what_there_is_and_those_that_need_no_cluster_ar
                     assert!(pod.is_some_and(is_pod), "{line}");
                 }
             }
-            ["kubectl", "delete", "pod", "-l", label] => {
+            ["kubectl", "delete", "pod", "-l", label]
+            | ["kubectl", "wait", "--for=delete", "pod", "-l", label, _] => {
                 let pods = &tls.stateful_set()["spec"]["template"];
                 assert!(has_label(pods, label), "{line}");
             }
@@ -138,9 +159,19 @@ fn the_commands_of_the_page_name_what_there_is_and_those_that_need_no_cluster_ar
             ["kubectl", "create", "namespace", _] | ["kubectl", "config", "set-context", ..] => {}
             ["kubectl", "wait", "--for=condition=complete", "job", "-l", label, _]
             | ["kubectl", "delete", "job", "-l", label] => {
-                for name in ["found.yaml", "found-tls.yaml"] {
-                    assert!(has_label(&file(name).0[0], label), "{line}: {name}");
-                }
+                let has_it = |name: &&str| has_label(&file(name).0[0], label);
+                let named: Vec<&str> = JOBS.into_iter().filter(has_it).collect();
+                let is_known =
+                    named == ["found.yaml", "found-tls.yaml"] || named == ["recover.yaml"];
+                assert!(is_known, "{line}: {named:?}");
+            }
+            ["kubectl", "logs", "-l", label, "--tail=-1"] => {
+                assert!(has_label(&template(&file("recover.yaml")), label), "{line}");
+            }
+            ["sed", .., "|", "kubectl", "create", "-f", "-"] => recoveries.push(recovery(&line)),
+            ["kubectl", "scale", name, replicas] => {
+                assert_eq!(*name, "statefulset/ratchet");
+                assert!(["--replicas=0", "--replicas=3"].contains(replicas), "{line}");
             }
             ["kubectl", "rollout", "status" | "restart", name] => {
                 assert_eq!(*name, "statefulset/ratchet");
@@ -152,12 +183,26 @@ fn the_commands_of_the_page_name_what_there_is_and_those_that_need_no_cluster_ar
                 });
                 assert!(!chart(release, &values.collect::<Vec<_>>()).0.is_empty());
             }
+            [
+                "helm",
+                "upgrade",
+                "ratchet",
+                "dist/helm/ratchet",
+                "--reset-then-reuse-values",
+                flags @ ..,
+            ] => {
+                let values = flags.iter().filter(|word| **word != "--set").copied();
+                let values: Vec<&str> = ["insecure=true"].into_iter().chain(values).collect();
+                assert!(!chart("ratchet", &values).0.is_empty(), "{line}");
+            }
             _ => panic!("nobody tries {line:?}"),
         }
         played += 1;
     }
     assert!(played > 30, "only {played} commands were found");
     assert_eq!(secrets.made.len(), 2);
+    let volume = format!("{claim}-ratchet-2");
+    assert_eq!(recoveries, [(volume.clone(), false), (volume, true)]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::{
 };
 
 use ratchet_jepsen::manifest::{Container, Manifest};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::rendered::{Objects, chart, file, kustomized};
@@ -81,7 +81,7 @@ impl Pods {
 
     /// The program with the arguments and variables of a container of this pod.
     fn command(&self, container: &Container, pod: &str) -> Command {
-        let data = self.dir.path().join(format!("data-{pod}"));
+        let data = self.data(pod);
         let mut mounted = vec![("/data".to_owned(), data.clone())];
         for (source, path) in &container.mounts {
             let dir = match self.secrets.get(source) {
@@ -162,6 +162,25 @@ impl Pods {
         let job = &file(name).0[0];
         let container = container(&job["spec"]["template"], "found", &self.objects);
         let mut command = self.command(&container, "found");
+        let ran = tokio::task::spawn_blocking(move || command.output());
+        ran.await.expect("no panic").expect("the command runs")
+    }
+
+    /// The directory in the place of a pod's volume.
+    fn data(&self, pod: &str) -> PathBuf {
+        self.dir.path().join(format!("data-{pod}"))
+    }
+
+    /// Runs the Job that recovers the volume of a pod to its end. With `dry_run` it changes nothing.
+    async fn recover(&self, pod: &str, dry_run: bool) -> Output {
+        let job = &file("recover.yaml").0[0];
+        let mut container = container(&job["spec"]["template"], pod, &self.objects);
+        container.args.retain(|arg| dry_run || arg != "--dry-run");
+        let data = self.data(pod);
+        for arg in &mut container.args {
+            *arg = arg.replace("/data", data.to_str().expect("UTF-8"));
+        }
+        let mut command = self.command(&container, pod);
         let ran = tokio::task::spawn_blocking(move || command.output());
         ran.await.expect("no panic").expect("the command runs")
     }
@@ -275,6 +294,48 @@ async fn nodes_with_tls_are_founded_with_a_token_without_which_nobody_may_do_any
     let token = token.to_str().expect("UTF-8");
     let taken = pods.exec("ratchet-1", &[&stranger[..], &["--token-file", token]].concat()).await;
     assert_eq!(said(&taken), "1\n");
+}
+
+/// As docs/kubernetes.md says under Recover.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_goes_on_from_the_volume_of_one_pod_and_the_others_get_new_nodes() {
+    let mut pods = waiting(Pods::of(kustomized("three"))).await;
+    let founded = pods.run_job("found.yaml").await;
+    assert!(founded.status.success(), "{}", said(&founded));
+    pods.all_succeed("readinessProbe").await;
+    assert_eq!(said(&pods.exec("ratchet-1", &["next", "book", "42"]).await), "1\n");
+    let in_use = pods.recover("ratchet-2", false).await;
+    assert_eq!(in_use.status.code(), Some(74), "{}", said(&in_use));
+
+    // All pods go, and two volumes are lost.
+    pods.running.clear();
+    let would = said(&pods.recover("ratchet-2", true).await);
+    assert!(would.contains("this would make node 2 a cluster of one"), "{would}");
+    let done = said(&pods.recover("ratchet-2", false).await);
+    assert!(done.contains("node 2 is now a cluster of one"), "{done}");
+    for (pod, id) in [("ratchet-1", 6), ("ratchet-3", 7)] {
+        fs::remove_dir_all(pods.data(pod)).expect("its volume");
+        let is_of_nodes = |object: &&mut Value| {
+            object["kind"] == "ConfigMap" && object["metadata"]["name"] == "ratchet-nodes"
+        };
+        let map = pods.objects.0.iter_mut().find(is_of_nodes).expect("the files of the nodes");
+        map["data"][format!("{pod}.toml")] = json!(format!("node_id = {id}\n"));
+    }
+    let pods = pods.start();
+    pods.all_succeed("startupProbe").await;
+    eventually("the survivor leads", async || {
+        (pods.probe("readinessProbe", "ratchet-2").await == 200).then_some(())
+    })
+    .await;
+    for (pod, id) in [("ratchet-1", "6"), ("ratchet-3", "7")] {
+        let address = format!("{}:7601", pods.ips[pod]);
+        let added = pods.exec("ratchet-2", &["node", "add", id, &address, "--voter"]).await;
+        assert!(added.status.success(), "{}", said(&added));
+    }
+    pods.all_succeed("readinessProbe").await;
+    let told = said(&pods.exec("ratchet-1", &["next", "book", "42"]).await);
+    let number: u64 = told.trim_end().parse().unwrap_or_else(|_| panic!("{told}"));
+    assert!(number > 1, "{number}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
