@@ -603,12 +603,15 @@ async fn a_counter_may_begin_with_zero_and_be_set_if_it_is_new() {
             (format!("SETNX fives:{key} 3"), ":0"),
             (format!("INCR fives:{key}"), ":10"),
             (format!("SETNX again:{key} 0"), ":0"),
-            (format!("SETNX again:{key} 40000"), ":0"),
-            (format!("SET again:{key} 40000 NX"), "$-1"),
+            (format!("SETNX again:{key} 5"), ":0"),
+            (format!("SETNX again:{key} 900000"), ":1"),
+            (format!("SETNX again:{key} 950000"), ":0"),
+            (format!("SET again:{key} 950000 NX"), "$-1"),
+            (format!("INCR again:{key}"), ":900001"),
         ] {
             assert_eq!(redis.ask(&command).await, reply, "{command}");
         }
-        let next = redis.number(&format!("INCR again:{key}")).await;
+        let next = redis.number(&format!("INCR again:{key}8")).await;
         assert!(next > 10_000, "{next} may have been handed out before");
         for (command, says) in [
             (format!("SET book:{key} 0"), "value 0 is below 2"),

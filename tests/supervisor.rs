@@ -384,8 +384,7 @@ fn the_unit_for_one_of_several_nodes_differs_in_what_names_the_node() {
     let one = one.replace("StateDirectory=ratchet\n", "StateDirectory=ratchet-%i\n");
     let of_several = dist("ratchet@.service");
     let named = "Environment=RATCHET_NODE_ID=%i RATCHET_DATA_DIR=%S/ratchet-%i\n";
-    let why =
-        " It needs Environment=RATCHET_DATA_DIR= as well, since that above wins over the file.";
+    let why = " It needs Environment=RATCHET_DATA_DIR= as well, since the\n# variable that is set above wins over the file.";
     assert!(of_several.contains(named) && of_several.contains(why), "{of_several}");
     let below = |text: &str| text.split_once("[Unit]").expect("a unit").1.to_owned();
     assert_eq!(below(&of_several.replace(named, "").replace(why, "")), below(&one));

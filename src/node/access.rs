@@ -295,6 +295,12 @@ impl Access {
         }
     }
 
+    /// Whether a caller shows a token that is worth something, and callers at its address may do nothing without one.
+    pub fn has_rights_by_token_alone(&self, by: &Asker) -> bool {
+        let is_closed = || self.group.view.principals().are_closed_to(by.network);
+        matches!(by.shown(), Credential::Token(_)) && self.id_of(by).is_some() && is_closed()
+    }
+
     /// Whether this node knows what a caller shows.
     pub fn knows(&self, by: &Asker) -> bool {
         match by.shown() {

@@ -24,21 +24,24 @@ static MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 /// The pages that a link elsewhere may lead to.
 const PAGES: [&str; 2] = ["/", "/openapi.json"];
 
-/// Checks where a request comes from, as browsers tell it. A request that shows a token which this node knows may ask by any
-/// name: no page of another site knows such a token, and no browser sends one by itself.
+/// Checks where a request of the `owner` of a connection comes from, as browsers tell it. Where callers may do nothing without
+/// a token, one with a token may ask by any name: no browser sends a token by itself, and a page that knows one gets the rights
+/// of that token alone. Without an `owner` no token counts.
 ///
 /// # Errors
 /// PERMISSION_DENIED if a page of another site sent it.
-pub fn check(context: &NodeContext, headers: &HeaderMap, uri: &Uri) -> Result<(), Refusal> {
+pub fn check(
+    context: &NodeContext, owner: Option<&Owner>, headers: &HeaderMap, uri: &Uri,
+) -> Result<(), Refusal> {
     if PROBES.contains(&uri.path()) {
         return Ok(());
     }
     let services = &context.services;
-    let shows_known_token = || {
-        let shown = Owner::nobody().shown_in(headers);
-        shown.is_ok_and(|by| services.access.id_of(&by).is_some())
+    let has_token = || {
+        let by = owner.and_then(|owner| owner.shown_in(headers).ok());
+        by.is_some_and(|by| services.access.has_rights_by_token_alone(&by))
     };
-    let may_ask_by = |name: &str| services.members.serves_browsers_as(name) || shows_known_token();
+    let may_ask_by = |name: &str| services.members.serves_browsers_as(name) || has_token();
     match foreign(headers, uri, || is_page(uri), may_ask_by) {
         None => Ok(()),
         Some(why) => Err(refusal!(PermissionDenied, "{why}")),

@@ -154,7 +154,7 @@ impl Connection {
         }
         let context = &self.port.context;
         check(context, &head.headers)?;
-        foreign_page::check(context, &head.headers, &head.uri)
+        foreign_page::check(context, Some(&self.owner), &head.headers, &head.uri)
     }
 
     fn cluster_id(&self) -> Option<&HeaderValue> {

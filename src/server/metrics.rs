@@ -37,7 +37,7 @@ pub fn probes() -> Router<Arc<NodeContext>> {
 async fn refuse_foreign_pages(
     State(context): State<Arc<NodeContext>>, request: Request,
 ) -> Result<Request, (StatusCode, String)> {
-    match foreign_page::check(&context, request.headers(), request.uri()) {
+    match foreign_page::check(&context, None, request.headers(), request.uri()) {
         Ok(()) => Ok(request),
         Err(status) => Err((StatusCode::FORBIDDEN, format!("{}\n", status.message()))),
     }

@@ -60,6 +60,10 @@ async fn a_program_that_looks_like_a_browser_may_ask_by_any_name_if_it_shows_a_t
             assert_eq!(with(&token).await, "403", "{looks}{token}");
         }
     }
+    // Now a page that has any token could do what its reader may do without one.
+    let anybody = granting("anonymous", None, &["next:uid"]);
+    closed.admin(leader).set_grants(anybody).await.expect("granted");
+    assert_eq!(status(&format!("Accept-Language: *\r\n{known}")).await, "403");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -81,11 +81,11 @@ fn check_new(namespace: &Namespace) -> Result<(), Refusal> {
     }
 }
 
-/// Whether the namespace begins where it does because numbers below may have been handed out: before a recovery, or by a
-/// namespace of this name that was deleted. Nobody knows which keys had them, so no key counts as new.
+/// Whether the namespace begins where it does, and not with `increment`, because numbers below may have been handed out: before
+/// a recovery, or by a namespace of this name that was deleted. Nobody knows which keys had them: there no key counts as new.
 fn begins_above_lost_numbers(namespace: &Namespace) -> bool {
     let NamespaceConfig { start, increment, .. } = namespace.config;
-    namespace.floor > 0 && start.saturating_sub(increment) <= namespace.floor
+    start != increment && namespace.floor > 0 && start.saturating_sub(increment) <= namespace.floor
 }
 
 /// Why a key's floor cannot be `at_least`, if it cannot.
@@ -101,7 +101,7 @@ fn check_floor(namespace: &Namespace, key: Key<'_>, at_least: u64) -> Result<(),
 }
 
 /// Whether a key is new: it never had a number, and was never raised. If it may have had one that was lost, it is not new, and
-/// its floor is that of the namespace.
+/// its floor is that of the namespace. A floor from `start` on is above all that was lost, and raises such a key.
 ///
 /// # Errors
 /// Those of [`Term::current`].
@@ -151,7 +151,7 @@ impl SequenceRequest for RaiseRequest {
         check_kind(namespace, key)?;
         if self.only_if_new {
             check_new(namespace)?;
-            if self.at_least == 0 || begins_above_lost_numbers(namespace) {
+            if self.at_least == 0 {
                 return newness(term, namespace, key, deadline).await;
             }
         }
@@ -217,8 +217,8 @@ impl Floors<'_> {
     }
 }
 
-/// The messages that raise the floors of many keys, or of sections. A row has the message, the kind of its floors, and its names.
-/// Sections are ids, and have a message of their own: a leader that does not raise sections must not take their ids for keys.
+/// The messages that raise the floors of many keys, or of sections. A row has the message, the kind of its floors, and its
+/// names. Sections are ids, and have a message of their own: a leader that does not raise sections must not take their ids for keys.
 macro_rules! raise_many {
     ($($message:ident, $of:ident, |$self:ident| $names:expr;)*) => {
         $(impl SequenceRequest for $message {

@@ -73,19 +73,24 @@ impl Facts {
             span.tell_end(end_of(&replied));
         }
         match replied {
-            Ok(answer) => match answer.reply {
-                Some(Reply::Answer(answer)) => Ok(answer),
-                Some(Reply::Error(error)) => Err(Unanswered::Refused(error.into())),
-                Some(Reply::NotLeader(NotLeader { may_be_done: true, .. })) => {
-                    match self.is_idempotent && !self.is_asked_once {
-                        true => Err(Unanswered::MAY_BE_DONE),
-                        // The asker decides whether to ask again: it may be another change by now.
-                        false => Err(outcome_unknown().into()),
-                    }
-                }
-                Some(Reply::NotLeader(_)) | None => Err(Unanswered::ELSEWHERE),
-            },
+            Ok(answer) => self.told(answer.reply),
             Err(lost) => Err(self.lost(leader, &lost)),
+        }
+    }
+
+    /// Its outcome as the leader's reply tells it.
+    fn told(&self, reply: Option<Reply>) -> Attempt<Bytes> {
+        match reply {
+            Some(Reply::Answer(answer)) => Ok(answer),
+            Some(Reply::Error(error)) => Err(Unanswered::Refused(error.into())),
+            Some(Reply::NotLeader(NotLeader { may_be_done: true, .. })) => {
+                match self.is_idempotent && !self.is_asked_once {
+                    true => Err(Unanswered::MAY_BE_DONE),
+                    // The asker decides whether to ask again: it may be another change by now.
+                    false => Err(outcome_unknown().into()),
+                }
+            }
+            Some(Reply::NotLeader(_)) | None => Err(Unanswered::ELSEWHERE),
         }
     }
 
@@ -129,4 +134,30 @@ fn may_be_done(leader: NodeId, why: &Refusal) -> Refusal {
          again: {}",
         why.message()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::v1::Outcome;
+
+    #[test]
+    fn what_may_be_done_is_asked_of_the_next_leader_only_if_that_does_no_harm() {
+        for (is_idempotent, is_asked_once, is_asked_again) in
+            [(true, false, true), (false, false, false), (true, true, false)]
+        {
+            let patience = Duration::MAX;
+            let facts =
+                Facts { method: "/a/B", is_idempotent, is_asked_once, shows: true, patience };
+            let reply = |may_be_done| {
+                let not_leader = NotLeader { may_be_done, ..NotLeader::default() };
+                facts.told(Some(Reply::NotLeader(not_leader))).expect_err("nothing is answered")
+            };
+            let told = reply(true);
+            let again = matches!(told, Unanswered::Elsewhere(SoFar::MayBeDone));
+            assert_eq!(again, is_asked_again, "{facts:?}");
+            assert_eq!(Refusal::from(told).outcome(), Outcome::Unknown, "{facts:?}");
+            assert!(matches!(reply(false), Unanswered::Elsewhere(SoFar::NotDone)), "{facts:?}");
+        }
+    }
 }

@@ -59,7 +59,8 @@ pub(super) fn left(deadline: Instant, most: Duration) -> Duration {
 
 /// When an operation that goes on is to be told of, so that its caller hears of it before the deadline.
 pub(in crate::node) fn time_to_tell(deadline: Instant) -> Instant {
-    deadline.checked_sub(TELLING).unwrap_or(deadline)
+    let left = deadline.saturating_duration_since(Instant::now());
+    deadline.checked_sub(TELLING.min(left / 2)).unwrap_or(deadline)
 }
 
 #[cfg(test)]
@@ -92,5 +93,14 @@ mod tests {
         assert_eq!(left(deadline, Duration::from_secs(1)), Duration::from_secs(1));
         assert!(left(deadline, Duration::MAX) <= Duration::from_secs(3_600));
         assert!(time_to_tell(deadline) < deadline);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_a_short_time_half_is_left_to_the_operation() {
+        let now = Instant::now();
+        let told_after = |ms| time_to_tell(now + Duration::from_millis(ms)) - now;
+        assert_eq!(told_after(1_000), Duration::from_millis(900));
+        assert_eq!(told_after(80), Duration::from_millis(40));
+        assert_eq!(told_after(0), Duration::ZERO);
     }
 }
