@@ -218,7 +218,8 @@ impl Floors<'_> {
 }
 
 /// The messages that raise the floors of many keys, or of sections. A row has the message, the kind of its floors, and its
-/// names. Sections are ids, and have a message of their own: a leader that does not raise sections must not take their ids for keys.
+/// names. Sections are ids, and have a message of their own: a leader that does not raise sections must not take their ids for
+/// keys.
 macro_rules! raise_many {
     ($($message:ident, $of:ident, |$self:ident| $names:expr;)*) => {
         $(impl SequenceRequest for $message {
