@@ -94,8 +94,8 @@ fn has_label(object: &Value, label: &str) -> bool {
     object["metadata"]["labels"][name] == value
 }
 
-/// Runs the command before the pipe of a line, which makes a Job that recovers the volume of a pod, and sees that `ratchet` takes
-/// its arguments. Returns the volume, and whether the Job changes it.
+/// Runs the command before the pipe of a line, which makes a Job that recovers the volume of a pod, and sees that `ratchet`
+/// takes its arguments. Returns the volume, and whether the Job changes it.
 fn recovery(line: &str) -> (String, bool) {
     let (making, _) = line.split_once(" | ").expect(line);
     let mut bash = Command::new("bash");
