@@ -88,7 +88,7 @@ async fn a_change_of_a_namespace_that_the_disk_holds_up_is_told_to_go_on_before_
         ("PATCH /v1/namespaces/book", r#"{"description": "of books"}"#),
         ("DELETE /v1/namespaces/book?confirm=book", ""),
     ] {
-        let page = http(address, what, "ratchet-timeout-ms: 1000\r\n", body).await;
+        let page = http(address, what, "ratchet-timeout-ms: 2000\r\n", body).await;
         assert_eq!(page.status, 504, "{what}: {}", page.body);
         assert!(page.body.contains("ONGOING"), "{what}: {}", page.body);
     }

@@ -113,8 +113,7 @@ fn foreign(
     let name = name_of(host);
     (!may_ask_by(name)).then(|| {
         format!(
-            "{} is no name by which browsers may ask this node; add it to http_hosts, use the node's address, or show a \
-             token of this cluster",
+            "{} is no name by which browsers may ask this node; add it to http_hosts, or use the node's address",
             shown(name.as_bytes())
         )
     })

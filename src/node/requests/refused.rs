@@ -259,12 +259,12 @@ mod tests {
 
     #[test]
     fn the_next_leader_is_asked_for_a_change_that_was_not_proposed_and_for_no_other() {
-        let of = |error| proposal_failed(error);
-        assert!(matches!(of(ProposeError::NotLeader(3)), Unanswered::Elsewhere(SoFar::NotDone)));
-        let refused = Refusal::from(of(ProposeError::Refused("no".to_owned())));
+        let not_proposed = proposal_failed(ProposeError::NotLeader(3));
+        assert!(matches!(not_proposed, Unanswered::Elsewhere(SoFar::NotDone)));
+        let refused = Refusal::from(proposal_failed(ProposeError::Refused("no".to_owned())));
         assert_eq!((refused.reason(), refused.outcome()), (Reason::WrongState, Outcome::NotDone));
         for lost in [ProposeError::Unknown(3), ProposeError::Stopped("it stops".to_owned())] {
-            assert_eq!(Refusal::from(of(lost)).outcome(), Outcome::Unknown);
+            assert_eq!(Refusal::from(proposal_failed(lost)).outcome(), Outcome::Unknown);
         }
     }
 
