@@ -31,7 +31,7 @@ use super::{
 use crate::{
     clock::Instant,
     consensus::{
-        lease::LeaseClock,
+        lease::{LeaseClock, UNHEARD},
         network::{LogHolds, MessageSender, Network},
         state_machine::StateMachine,
         this_node::{Budget, ThisNode},
@@ -104,17 +104,20 @@ impl Group {
         self.heard_leader.last().map(|(_, at)| at)
     }
 
-    /// The members that the leader has not heard for a while: as this node sees it if it leads, or as its leader told it last.
+    /// The members that the leader has not heard for [`UNHEARD`]: as this node sees it if it leads, or as its leader told it
+    /// last. None if no leader that has a majority was heard for so long: a node that is cut off hears nobody, and knows less
+    /// than those that it does not hear.
     pub fn unheard(&self) -> Vec<NodeId> {
         let me = self.node();
         let leader = self.leadership.borrow().leader.as_ref().map(|(id, _)| *id);
+        let is_in_touch = self.leaderless_for().is_some_and(|lasts| lasts < UNHEARD);
         match leader {
-            None => Vec::new(),
-            Some(leader) if leader == me => {
+            Some(leader) if is_in_touch && leader == me => {
                 let members = self.network.addresses().members();
                 self.lease.unheard(me, members)
             }
-            Some(_) => self.heard_leader.unheard_members(),
+            Some(_) if is_in_touch => self.heard_leader.unheard_members(),
+            _ => Vec::new(),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// A node that the leader has not heard for so long is told to be away.
-const UNHEARD: Duration = Duration::from_secs(2);
+pub const UNHEARD: Duration = Duration::from_secs(2);
 
 /// Records acknowledgements and keeps the current term's lease up to date.
 pub struct LeaseClock {

@@ -26,7 +26,7 @@ mod later_terms;
 mod quorums;
 mod term_lease;
 
-pub use clock::{LeaseClock, PeerSilence};
+pub use clock::{LeaseClock, PeerSilence, UNHEARD};
 pub use quorums::Quorums;
 pub use term_lease::TermLease;
 
