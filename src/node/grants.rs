@@ -20,7 +20,7 @@ use super::{
     },
     common::Common,
     members::Members,
-    requests::{operation::ByLeader, refused::proposal_failed},
+    requests::{ongoing::through_in_time, operation::ByLeader, refused::proposal_failed},
     way::{attempt::Attempt, patience::time_to_tell},
 };
 use crate::{
@@ -87,14 +87,8 @@ impl Grants {
             group.propose(term, Command::ChangeAccess(change)).await
         };
         let proposing = tokio::spawn(self.this_node.tasks.watched("a change of grants", proposing));
-        let proposed = timeout_at(time_to_tell(deadline), proposing).await.map_err(|_| {
-            refusal!(
-                DeadlineExceeded,
-                "the change of who may do what is not through yet, and goes on: a majority of the voters must write it down; see \
-                 ratchet token list"
-            )
-            .ongoing()
-        })?;
+        let told_as = ("the change of who may do what", "the voters", "ratchet token list");
+        let proposed = through_in_time(proposing, deadline, told_as).await?;
         let proposed = proposed.map_err(|error| refusal!(Internal, "{error}"))?;
         match proposed.map_err(proposal_failed)? {
             EntryOutcome::Access(Ok(())) => Ok(()),

@@ -11,7 +11,7 @@ mod set_fields;
 use std::sync::Arc;
 
 use prost::{Message, length_delimiter_len};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use self::checked_fields::{check_created, check_updated};
 use super::{
@@ -20,11 +20,12 @@ use super::{
     formats::{SequenceWish, check_sequence, for_new_namespace, id_format},
     requests::{
         checks::{check_namespace, namespace_named},
+        ongoing::through_in_time,
         operation::ByLeader,
         refused::{low_disk, proposal_failed},
     },
     wall_clock::ids_time::IdsTime,
-    way::{attempt::Attempt, patience::time_to_tell},
+    way::attempt::Attempt,
 };
 use crate::{
     allocator::Term,
@@ -70,15 +71,8 @@ impl Namespaces {
         &self, term: &Term, command: Command, deadline: Instant,
     ) -> Attempt<EntryOutcome> {
         let proposing = self.group.propose(term.term(), command);
-        let proposed = timeout_at(time_to_tell(deadline), proposing).await.map_err(|_| {
-            refusal!(
-                DeadlineExceeded,
-                "the change of the namespace is not through yet, and goes on: a majority of the voters must write it down; see \
-                 ratchet namespace list"
-            )
-            .ongoing()
-        })?;
-        proposed.map_err(proposal_failed)
+        let told_as = ("the change of the namespace", "the voters", "ratchet namespace list");
+        through_in_time(proposing, deadline, told_as).await?.map_err(proposal_failed)
     }
 
     async fn change(

@@ -12,7 +12,7 @@ use crate::{
     consensus::MembershipChange,
     node::{
         access::{Asker, Guarded, Subject, check_peer_addresses},
-        requests::{operation::ByLeader, refused::proposal_failed},
+        requests::{ongoing::through_in_time, operation::ByLeader, refused::proposal_failed},
         way::{attempt::Attempt, patience::time_to_tell},
     },
     proto::{
@@ -212,17 +212,9 @@ impl Members {
         &self, term: &Term, changes: Vec<MembershipChange>, unless_unfit: Option<clock::Instant>,
         deadline: Instant,
     ) -> Attempt<v1::MembershipResponse> {
-        let in_time = time_to_tell(deadline);
         let changing = self.group.membership.change(term.term(), changes, unless_unfit);
-        let done = tokio::time::timeout_at(in_time, changing).await.map_err(|_| {
-            refusal!(
-                DeadlineExceeded,
-                "the membership change is not through yet, and goes on: a majority of its voters \
-                 must write it down; see ratchet status"
-            )
-            .ongoing()
-        })?;
-        done.map_err(proposal_failed)?;
+        let told_as = ("the membership change", "its voters", "ratchet status");
+        through_in_time(changing, deadline, told_as).await?.map_err(proposal_failed)?;
         Ok(self.membership())
     }
 }

@@ -1,0 +1,53 @@
+//! A change that goes on when its caller's deadline passes, and what the caller is told then.
+
+use tokio::time::{Instant, timeout_at};
+
+use crate::{
+    node::way::patience::time_to_tell,
+    proto::{Refusal, refusal},
+};
+
+/// The outcome of a change, if it is through in time: its caller must hear before the deadline that it goes on. The three texts
+/// name the change, the voters of whom a majority must write it down, and the command that shows what became of it.
+///
+/// # Errors
+/// DEADLINE_EXCEEDED if the change goes on.
+pub(in crate::node) async fn through_in_time<T>(
+    changing: impl Future<Output = T>, deadline: Instant,
+    (change, voters, shown_by): (&str, &str, &str),
+) -> Result<T, Refusal> {
+    let through = timeout_at(time_to_tell(deadline), changing).await;
+    through.map_err(|_| {
+        refusal!(
+            DeadlineExceeded,
+            "{change} is not through yet, and goes on: a majority of {voters} must write it down; \
+             see {shown_by}"
+        )
+        .ongoing()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future, time::Duration};
+
+    use super::*;
+    use crate::proto::v1::Outcome;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_that_is_not_through_is_told_before_the_deadline_as_one_that_goes_on() {
+        let deadline = Instant::now() + Duration::from_secs(1);
+        let told = ("the change", "its voters", "ratchet status");
+        let through = through_in_time(future::ready(7), deadline, told).await;
+        assert_eq!(through.expect("it is through"), 7);
+        let late = through_in_time(future::pending::<()>(), deadline, told).await;
+        let late = late.expect_err("it goes on");
+        assert!(Instant::now() < deadline);
+        assert_eq!(late.outcome(), Outcome::Ongoing);
+        assert_eq!(
+            late.message(),
+            "the change is not through yet, and goes on: a majority of its voters must write it \
+             down; see ratchet status"
+        );
+    }
+}
