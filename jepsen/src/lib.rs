@@ -11,6 +11,7 @@ pub mod access;
 pub mod accounting;
 pub mod address;
 pub mod authors;
+pub mod callers;
 pub mod changes;
 pub mod checker;
 pub mod client;

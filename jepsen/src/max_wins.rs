@@ -29,14 +29,12 @@ const BROADCAST: Duration = Duration::from_millis(200);
 
 type Numbers = Arc<Mutex<HashMap<(String, Kind), u64>>>;
 
-/// The service for clients.
-struct Front {
+/// The service for clients, or for peers.
+struct MaxWins {
     numbers: Numbers,
-    peers: Vec<SequencerClient<Channel>>,
+    /// The peers that are asked once a client asks. `None` if it is a peer that asks: it is told what this server knows.
+    peers: Option<Vec<SequencerClient<Channel>>>,
 }
-
-/// The service for peers: the last number that this server knows.
-struct Known(Numbers);
 
 fn name(namespace: String, key: Option<Key>) -> Result<(String, Kind), Status> {
     let kind = key.and_then(|key| key.kind);
@@ -44,9 +42,17 @@ fn name(namespace: String, key: Option<Key>) -> Result<(String, Kind), Status> {
     Ok((namespace, kind))
 }
 
-impl Front {
-    async fn highest(&self, namespace: &str, key: Option<Key>) -> Result<u64, Status> {
-        let asked = self.peers.iter().map(|peer| {
+impl MaxWins {
+    /// The last number that this server knows.
+    fn known(&self, namespace: String, key: Option<Key>) -> Result<Option<u64>, Status> {
+        Ok(self.numbers.lock().get(&name(namespace, key)?).copied())
+    }
+
+    /// The last number that this server or one of its `peers` knows.
+    async fn highest(
+        &self, peers: &[SequencerClient<Channel>], namespace: &str, key: Option<Key>,
+    ) -> Result<u64, Status> {
+        let asked = peers.iter().map(|peer| {
             let request = CurrentRequest {
                 namespace: namespace.to_owned(),
                 key: key.clone(),
@@ -59,16 +65,19 @@ impl Front {
         // Peers that do not answer in time are left out, as in the original.
         let answers = join_all(asked).await.into_iter().flatten().flatten();
         let known = answers.filter_map(|answer| answer.into_inner().last);
-        let own = self.numbers.lock().get(&name(namespace.to_owned(), key)?).copied();
+        let own = self.known(namespace.to_owned(), key)?;
         Ok(known.chain(own).max().unwrap_or(0))
     }
 }
 
 #[tonic::async_trait]
-impl Sequencer for Front {
+impl Sequencer for MaxWins {
     async fn next(&self, request: Request<NextRequest>) -> Result<Response<NextResponse>, Status> {
+        let Some(peers) = &self.peers else {
+            return Err(Status::unimplemented("peers only ask"));
+        };
         let NextRequest { namespace, key, count, .. } = request.into_inner();
-        let highest = self.highest(&namespace, key.clone()).await?;
+        let highest = self.highest(peers, &namespace, key.clone()).await?;
         let last = highest + count.unwrap_or(1);
         self.numbers.lock().insert(name(namespace, key)?, last);
         Ok(Response::new(NextResponse { first: highest + 1, last, increment: 1, route: None }))
@@ -86,68 +95,10 @@ impl Sequencer for Front {
         &self, request: Request<CurrentRequest>,
     ) -> Result<Response<CurrentResponse>, Status> {
         let CurrentRequest { namespace, key, .. } = request.into_inner();
-        let last = Some(self.highest(&namespace, key).await?);
-        Ok(Response::new(CurrentResponse { last, route: None }))
-    }
-
-    async fn raise(&self, _: Request<RaiseRequest>) -> Result<Response<RaiseResponse>, Status> {
-        Err(Status::unimplemented("floors are not raised"))
-    }
-
-    async fn raise_many(
-        &self, _: Request<RaiseManyRequest>,
-    ) -> Result<Response<RaiseManyResponse>, Status> {
-        Err(Status::unimplemented("floors are not raised"))
-    }
-
-    async fn raise_sections(
-        &self, _: Request<RaiseSectionsRequest>,
-    ) -> Result<Response<RaiseManyResponse>, Status> {
-        Err(Status::unimplemented("floors are not raised"))
-    }
-
-    async fn current_many(
-        &self, _: Request<CurrentManyRequest>,
-    ) -> Result<Response<CurrentManyResponse>, Status> {
-        Err(Status::unimplemented("the last number is told of one key at a time: ask with Current"))
-    }
-
-    type ExportStream = BoxStream<'static, Result<ExportResponse, Status>>;
-
-    async fn export(
-        &self, _: Request<ExportRequest>,
-    ) -> Result<Response<Self::ExportStream>, Status> {
-        Err(Status::unimplemented("nothing is exported"))
-    }
-
-    type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;
-
-    async fn watch_route(
-        &self, _: Request<WatchRouteRequest>,
-    ) -> Result<Response<Self::WatchRouteStream>, Status> {
-        Err(Status::unimplemented("nobody leads"))
-    }
-}
-
-#[tonic::async_trait]
-impl Sequencer for Known {
-    async fn next(&self, _: Request<NextRequest>) -> Result<Response<NextResponse>, Status> {
-        Err(Status::unimplemented("peers only ask"))
-    }
-
-    type NextManyStream = BoxStream<'static, Result<NextManyResponse, Status>>;
-
-    async fn next_many(
-        &self, _: Request<Streaming<NextManyRequest>>,
-    ) -> Result<Response<Self::NextManyStream>, Status> {
-        Err(Status::unimplemented("one key at a time"))
-    }
-
-    async fn current(
-        &self, request: Request<CurrentRequest>,
-    ) -> Result<Response<CurrentResponse>, Status> {
-        let CurrentRequest { namespace, key, .. } = request.into_inner();
-        let last = self.0.lock().get(&name(namespace, key)?).copied();
+        let last = match &self.peers {
+            Some(peers) => Some(self.highest(peers, &namespace, key).await?),
+            None => self.known(namespace, key)?,
+        };
         Ok(Response::new(CurrentResponse { last, route: None }))
     }
 
@@ -204,12 +155,11 @@ pub async fn serve(
         let channel = endpoint.connect_timeout(BROADCAST).connect_lazy();
         Ok(SequencerClient::new(channel))
     });
-    let front = Front {
-        numbers: numbers.clone(),
-        peers: others.collect::<Result<_, tonic::transport::Error>>()?,
-    };
-    let clients = Server::builder().add_service(SequencerServer::new(front));
-    let known = Server::builder().add_service(SequencerServer::new(Known(numbers)));
-    tokio::try_join!(clients.serve(listen), known.serve(peer_listen))?;
+    let others = others.collect::<Result<Vec<_>, tonic::transport::Error>>()?;
+    let for_clients = MaxWins { numbers: numbers.clone(), peers: Some(others) };
+    let for_peers = MaxWins { numbers, peers: None };
+    let clients = Server::builder().add_service(SequencerServer::new(for_clients));
+    let peers = Server::builder().add_service(SequencerServer::new(for_peers));
+    tokio::try_join!(clients.serve(listen), peers.serve(peer_listen))?;
     Ok(())
 }

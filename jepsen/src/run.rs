@@ -15,6 +15,7 @@ use tokio::{task::JoinSet, time::Instant};
 
 use crate::{
     accounting::Accounting,
+    callers::CallersAtWork,
     changes::Operator,
     checker,
     cluster::{Cluster, Product},
@@ -24,7 +25,7 @@ use crate::{
     finding::Finding,
     gapless::{GaplessAnswers, GaplessCallers},
     history::{History, Op},
-    ids::{Distance, Figures, Findings, IdCallers, SeenIds},
+    ids::{Distance, Figures, Findings, SeenIds, start_id_callers},
     monitor::Monitor,
     namespaces,
     nemesis::{Fault, Injector, Nemesis, RECOVERY_MAX},
@@ -36,7 +37,7 @@ use crate::{
     strangers,
     target::{NAMED, OWN},
     verdict::{Criteria, Verdict},
-    workload::{COUNT_MAX, Callers, Workload, WorkloadConfig},
+    workload::{COUNT_MAX, Workload, WorkloadConfig, start_callers},
 };
 
 /// How long callers are alone before the first fault, and between two looks where there is none.
@@ -270,7 +271,7 @@ fn seen_ids(options: &Options, injector: &Injector) -> io::Result<Option<Arc<See
 }
 
 /// Callers of numbers, through all interfaces of the product.
-fn callers_of_numbers(options: &Options, injector: &Injector) -> Callers {
+fn callers_of_numbers(options: &Options, injector: &Injector) -> CallersAtWork<()> {
     let config = WorkloadConfig {
         workload: options.workload,
         keys: options.keys,
@@ -279,16 +280,16 @@ fn callers_of_numbers(options: &Options, injector: &Injector) -> Callers {
         seed: options.cluster.seed,
     };
     let (nodes, recorder) = (&injector.nodes, &injector.recorder);
-    Callers::start(config, options.callers_of_numbers(), nodes, recorder)
+    start_callers(config, options.callers_of_numbers(), nodes, recorder)
 }
 
 /// Callers of ids: few where they run beside another workload.
-fn id_callers(options: &Options, seen: &Arc<SeenIds>) -> IdCallers {
+fn id_callers(options: &Options, seen: &Arc<SeenIds>) -> CallersAtWork<()> {
     let (callers, applications) = match options.workload {
         Workload::Ids => (options.callers, APPLICATIONS),
         _ => (ID_CALLERS_FEW, APPLICATIONS_FEW),
     };
-    IdCallers::start(seen, callers, applications, options.cluster.seed)
+    start_id_callers(seen, callers, applications, options.cluster.seed)
 }
 
 /// Callers of gapless keys, which the ancestor does not have.

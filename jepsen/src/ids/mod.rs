@@ -2,7 +2,7 @@
 //!
 //! From below to above: `namespace` lists the formats, `taken` is the answer to a call, `order` and `distance` are rules,
 //! `checker` judges all ids that were taken. `wish` is a request, `connection` carries it, `caller` and `application` ask,
-//! `seen` is the state that they share, and `callers` runs them.
+//! `seen` is the state that they share, and `callers` starts them.
 
 mod application;
 mod caller;
@@ -16,7 +16,7 @@ mod seen;
 mod taken;
 mod wish;
 
-pub use callers::IdCallers;
+pub use callers::start_id_callers;
 pub use checker::{Checker, Rule};
 pub use distance::Distance;
 pub use namespace::{ALL, IdNamespace};

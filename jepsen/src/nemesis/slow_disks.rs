@@ -16,11 +16,12 @@ use super::{
     recovery::LOOK_EVERY,
 };
 use crate::{
+    callers::CallersAtWork,
     disk::{DiskFaults, Pace},
     finding::Finding,
     network::Port,
     record::Flow,
-    workload::{Answered, WarmCallers},
+    workload::{Answered, start_warm_callers},
 };
 
 mod seen;
@@ -215,7 +216,7 @@ impl Injector {
     }
 
     async fn begin_calm(&self) -> Calm {
-        let callers = WarmCallers::start(&self.nodes, &self.recorder).await;
+        let callers = start_warm_callers(&self.nodes, &self.recorder).await;
         Calm { callers, from_ns: self.recorder.now(), term: self.monitor.term() }
     }
 
@@ -247,7 +248,7 @@ fn limits(may_leave: bool) -> (u64, Duration) {
 
 /// A time in which no process ends, and callers ask for warm keys.
 struct Calm {
-    callers: WarmCallers,
+    callers: CallersAtWork<Answered>,
     from_ns: u64,
     term: u64,
 }

@@ -10,6 +10,7 @@ use tokio::{sync::watch, task::JoinSet, time::Instant};
 use super::recorded::ask;
 use crate::{
     address::Address,
+    callers::CallersAtWork,
     client::Client,
     history::{Action, Outcome},
     nodes::KnownNodes,
@@ -36,47 +37,31 @@ pub struct Answered {
     pub at_ns: Vec<u64>,
 }
 
-/// Callers of warm keys at work, one at each node.
-pub struct WarmCallers {
-    tasks: JoinSet<Answered>,
-    stop: watch::Sender<bool>,
-}
-
-impl WarmCallers {
-    /// Makes the keys warm, and starts the callers.
-    pub async fn start(nodes: &KnownNodes, recorder: &Arc<Recorder>) -> WarmCallers {
-        let nodes = nodes.read().clone();
-        if let Some(node) = nodes.first() {
-            let mut caller = Caller::new(node.clone(), recorder);
-            let until = Instant::now() + WARM_UP_MAX;
-            while caller.calls < KEYS && Instant::now() < until {
+/// Makes the keys warm, and starts the callers, one at each node. A task returns the moments at which its caller was answered.
+pub async fn start_warm_callers(
+    nodes: &KnownNodes, recorder: &Arc<Recorder>,
+) -> CallersAtWork<Answered> {
+    let nodes = nodes.read().clone();
+    if let Some(node) = nodes.first() {
+        let mut caller = Caller::new(node.clone(), recorder);
+        let until = Instant::now() + WARM_UP_MAX;
+        while caller.calls < KEYS && Instant::now() < until {
+            caller.call().await;
+        }
+    }
+    let stop = watch::Sender::new(false);
+    let mut tasks = JoinSet::new();
+    for node in nodes {
+        let mut caller = Caller::new(node, recorder);
+        let stopped = stop.subscribe();
+        tasks.spawn(async move {
+            while !*stopped.borrow() {
                 caller.call().await;
             }
-        }
-        let stop = watch::Sender::new(false);
-        let mut tasks = JoinSet::new();
-        for node in nodes {
-            let mut caller = Caller::new(node, recorder);
-            let mut stopped = stop.subscribe();
-            tasks.spawn(async move {
-                while !*stopped.borrow_and_update() {
-                    caller.call().await;
-                }
-                caller.answered
-            });
-        }
-        WarmCallers { tasks, stop }
+            caller.answered
+        });
     }
-
-    /// Stops them, each after its current call. Returns when each was answered.
-    pub async fn stop(mut self) -> Vec<Answered> {
-        self.stop.send_replace(true);
-        let mut answered = Vec::new();
-        while let Some(ended) = self.tasks.join_next().await {
-            answered.push(ended.expect("a caller panicked"));
-        }
-        answered
-    }
+    CallersAtWork { tasks, stop }
 }
 
 /// Asks for one warm key after the other.
