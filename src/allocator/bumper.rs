@@ -20,7 +20,7 @@ use crate::{
     sequence::{Bump, Bumped, Command, EntryOutcome, Skipped},
 };
 
-/// The most sections that one log entry bumps; the entry then has some 200 KB.
+/// The most sections that one log entry bumps, releases or trims. An entry with so many bumps has some 200 KB.
 pub const ENTRY_SECTIONS_MAX: usize = 8_192;
 
 /// The shortest time between two entries that only tell of skipped numbers.

@@ -13,7 +13,7 @@ use std::{
 
 use tokio::{sync::Notify, time::Instant};
 
-use super::memory::Memory;
+use super::memory::{BACKGROUND_SECTIONS_MAX, Memory};
 use crate::{
     consensus::{Group, ProposeError},
     sequence::{Command, EntryOutcome},
@@ -21,13 +21,11 @@ use crate::{
 
 /// How long a term goes on before it checkpoints anything: a new leader has enough to do.
 const START: Duration = Duration::from_secs(2);
-/// How long a round takes, if the log takes [`ENTRY_SECTIONS_MAX`] sections often enough: a million within 25 ms each.
+/// How long a round takes, if the log takes [`BACKGROUND_SECTIONS_MAX`] sections often enough: a million within 25 ms each.
 const ROUND: Duration = Duration::from_secs(50);
 /// The pause before an entry. With 50 ms, and larger entries, the 99th percentile of bumps is 2.6 times as long while
 /// sections are checkpointed. With 10 ms it is 1.15 times as long.
 const PACE: Duration = Duration::from_millis(10);
-/// The most sections in an entry, so that a bump behind it does not wait for long.
-const ENTRY_SECTIONS_MAX: usize = 512;
 /// The fewest sections in an entry, if there are as many.
 const ENTRY_SECTIONS_MIN: usize = 32;
 
@@ -54,7 +52,7 @@ pub async fn run(group: Arc<Group>, memory: Weak<Memory>, to_checkpoint: Arc<Not
             let left = end.saturating_duration_since(began);
             let entries = (left.as_micros() / entry_time.as_micros()) as usize;
             let sections = uncheckpointed.div_ceil(entries.max(1));
-            let sections = sections.clamp(ENTRY_SECTIONS_MIN, ENTRY_SECTIONS_MAX);
+            let sections = sections.clamp(ENTRY_SECTIONS_MIN, BACKGROUND_SECTIONS_MAX);
             if let ControlFlow::Break(()) = checkpoint(&group, &memory, sections).await {
                 return;
             }

@@ -19,6 +19,7 @@ pub(super) mod shards;
 mod take;
 mod take_many;
 
+pub use checkpointing::BACKGROUND_SECTIONS_MAX;
 pub use room::Room;
 pub use take_many::{KEYS_AT_ONCE, KeyBatch};
 

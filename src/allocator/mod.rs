@@ -136,6 +136,7 @@ mod stage;
 mod term;
 mod unreported;
 
+pub(crate) use bumper::ENTRY_SECTIONS_MAX;
 pub use fence::FenceKind;
 pub use floor::{Floor, FloorOf, Raised};
 pub use held_numbers::{HeldNumbers, burnt_on_this_thread};

@@ -21,8 +21,8 @@ use std::{
 use tokio::{sync::mpsc, time::Instant};
 
 use super::{
-    bumper::Request,
-    memory::{Memory, Room},
+    bumper::{ENTRY_SECTIONS_MAX, Request},
+    memory::{BACKGROUND_SECTIONS_MAX, Memory, Room},
 };
 use crate::{
     consensus::{Group, TermLease},
@@ -31,10 +31,6 @@ use crate::{
     sequence::{Command, EntryOutcome, SectionUse},
 };
 
-/// The most sections in an entry while keys wait for room.
-const ENTRY_SECTIONS_MAX: usize = 8_192;
-/// The most sections in an entry otherwise, so that a bump behind it does not wait for long.
-const IDLE_ENTRY_SECTIONS_MAX: usize = 512;
 /// How many slots the hand passes before others get the thread.
 const SLOTS: usize = 64 * 1_024;
 /// The pause between two parts of a round of the hand, unless keys wait for room.
@@ -83,7 +79,7 @@ pub async fn run(releaser: Releaser, memory: Weak<Memory>, room: Arc<Room>) {
             && Instant::now() >= at
         {
             let part =
-                releaser.release(&memory, IDLE_ENTRY_SECTIONS_MAX, EvictionCause::idle).await;
+                releaser.release(&memory, BACKGROUND_SECTIONS_MAX, EvictionCause::idle).await;
             let ControlFlow::Continue(part) = part else {
                 break;
             };

@@ -34,7 +34,7 @@ use crate::{
 pub struct LedTerms {
     config: Arc<Config>,
     group: Arc<Group>,
-    /// Says from whom a memory may come.
+    /// Says from whom a memory may come, and how long to wait for its parts.
     rpc_handler: Arc<RpcHandler>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,

@@ -227,7 +227,7 @@ impl Peer for PeerServices {
 async fn next_part(
     handler: &RpcHandler, parts: &mut (impl Stream<Item = Result<SnapshotPart, Status>> + Unpin),
 ) -> Result<Option<SnapshotPart>, Status> {
-    let patience = handler.snapshot_part_timeout();
+    let patience = handler.part_timeout();
     let part = tokio::time::timeout(patience, parts.try_next());
     let late = |_| {
         let ms = patience.as_millis();

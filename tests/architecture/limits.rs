@@ -1,4 +1,4 @@
-//! The limits of the node that pages, comments and other packages repeat: each tells the figure that the node declares.
+//! The limits of the node that pages, comments, tests and other packages repeat: each tells the figure that the node declares.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ struct Limit {
     copies: &'static [(&'static str, &'static str)],
 }
 
-const LIMITS: [Limit; 4] = [
+const LIMITS: [Limit; 6] = [
     Limit {
         path: "src/node/requests/keys.rs",
         declared: "pub const REQUEST_KEYS_MAX: usize = ",
@@ -63,6 +63,19 @@ const LIMITS: [Limit; 4] = [
             ("src/allocator/section/refill.rs", "more than {} s step / 2"),
             ("docs/concepts.md", "lasted for more than {} s"),
         ],
+    },
+    Limit {
+        path: "src/allocator/bumper.rs",
+        declared: "pub const ENTRY_SECTIONS_MAX: usize = ",
+        copies: &[
+            ("tests/bumps.rs", "const ENTRY_KEYS: u64 = {};"),
+            ("docs/protocol.md", "are logged in entries of at most {}"),
+        ],
+    },
+    Limit {
+        path: "src/server/otlp.rs",
+        declared: "const EXPORT_MAX: Duration = Duration::from_secs(",
+        copies: &[("tests/traces.rs", "const EXPORT_MAX: Duration = Duration::from_secs({});")],
     },
 ];
 

@@ -8,6 +8,9 @@ use tokio::sync::{MutexGuard, Notify};
 use super::{Memory, MemoryPlace};
 use crate::{allocator::key_table::hasher::SHARDS, sequence::SectionId};
 
+/// The most sections in an entry of the background that no call waits for, so that a bump behind it does not wait for long.
+pub const BACKGROUND_SECTIONS_MAX: usize = 512;
+
 impl Memory {
     /// Notified when the term first uses the chunk that its epoch gave of a section, and when the gate closes.
     pub fn to_checkpoint(&self) -> &Arc<Notify> {

@@ -8,14 +8,11 @@ use tokio::time::Instant;
 
 use super::Handovers;
 use crate::{
-    allocator::Term,
+    allocator::{ENTRY_SECTIONS_MAX, Term},
     metrics::SkipCause,
     node::Config,
     sequence::{Command, EntryOutcome, SectionUse, TermEnd},
 };
-
-/// How many sections one log entry trims at most.
-const ENTRY_SECTIONS_MAX: usize = 8_192;
 
 /// With more sections per millisecond it does not try: two cores trim 200, and a failed attempt costs some fifty bytes a
 /// section.

@@ -15,10 +15,6 @@ use crate::{
     },
 };
 
-/// How many election timeouts, beside `shutdown_timeout_ms`, this node waits for the next part of a memory: before the last
-/// parts the sender closes its term.
-const PART_TIMEOUTS: u64 = 30;
-
 /// For how many election timeouts this node keeps a memory: a transfer takes no longer.
 const KEEP_TIMEOUTS: u64 = 40;
 
@@ -87,8 +83,9 @@ impl LedTerms {
     async fn next_part(
         &self, parts: &mut (impl Stream<Item = Result<MemoryPart, Refusal>> + Unpin),
     ) -> Result<Option<MemoryPart>, Refusal> {
-        let timeouts = PART_TIMEOUTS * self.config.election_timeout_ms;
-        let patience = Duration::from_millis(timeouts + self.config.shutdown_timeout_ms);
+        // Before the last parts the sender closes its term.
+        let closing = Duration::from_millis(self.config.shutdown_timeout_ms);
+        let patience = self.rpc_handler.part_timeout() + closing;
         let next = tokio::time::timeout(patience, parts.try_next());
         let part = tokio::select! {
             biased;

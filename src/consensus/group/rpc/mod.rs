@@ -14,7 +14,7 @@ mod sender_check;
 mod snapshot_arrivals;
 mod snapshot_receiver;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use self::snapshot_arrivals::SnapshotArrivals;
 pub use self::{
@@ -22,6 +22,9 @@ pub use self::{
     snapshot_receiver::ArrivingSnapshot,
 };
 use crate::consensus::group::Group;
+
+/// For how many election timeouts this node waits for the next part of a snapshot or of a memory.
+const PART_TIMEOUTS: u32 = 30;
 
 /// Answers what peers ask of a group.
 pub struct RpcHandler {
@@ -33,5 +36,11 @@ impl RpcHandler {
     /// The one handler of `group`: a snapshot that begins to arrive replaces those that the same handler takes in.
     pub fn new(group: Arc<Group>) -> Self {
         RpcHandler { group, snapshot_arrivals: SnapshotArrivals::default() }
+    }
+
+    /// How long to wait for the next part of a snapshot or of a memory. A sender that stops sending must not hold its room for
+    /// ever.
+    pub fn part_timeout(&self) -> Duration {
+        self.group.config.promise_time() * PART_TIMEOUTS
     }
 }

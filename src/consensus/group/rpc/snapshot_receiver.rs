@@ -3,7 +3,7 @@
 //! Invariant: nothing of a snapshot reaches the disk before its sender's vote is known to be acceptable.
 //! Nothing of it reaches Raft before it has proved to be whole, and to be what was announced.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use openraft::{
@@ -23,9 +23,6 @@ use crate::{
     },
 };
 
-/// For how many election timeouts this node waits for the next part of a snapshot.
-const PART_TIMEOUTS: u32 = 30;
-
 /// A snapshot of which some parts have arrived. Dropped, it leaves nothing behind.
 pub struct ArrivingSnapshot {
     from: NodeId,
@@ -39,12 +36,6 @@ pub struct ArrivingSnapshot {
 }
 
 impl RpcHandler {
-    /// How long to wait for the next part of a snapshot. A sender that stops sending must not hold its
-    /// room for ever.
-    pub fn snapshot_part_timeout(&self) -> Duration {
-        self.group.config.promise_time() * PART_TIMEOUTS
-    }
-
     /// Reads the announcement in the first part of a snapshot, and makes room for the rest. The inner
     /// error is the answer to send instead if the sender no longer leads.
     ///
