@@ -113,15 +113,8 @@ impl Section {
     /// Takes the next `count` (at least 1) numbers of the key at `cursor`, or says what is missing.
     pub fn take(&self, cursor: &mut Cursor, config: &NamespaceConfig, count: u64) -> SectionAnswer {
         let left = self.left(cursor, config);
-        let owned = match self.owned() {
-            Some(owned) if left >= count => owned,
-            _ if self.is_exhausted(config.max) => {
-                return SectionAnswer::Refused(Why::Exhausted { left });
-            }
-            _ if let Some(keys_max) = self.over_keys_max_of(config) => {
-                return SectionAnswer::Refused(Why::OverKeysMax { keys_max });
-            }
-            _ => return SectionAnswer::TooFew,
+        let Some(owned) = self.owned().filter(|_| left >= count) else {
+            return self.without_numbers(config, left);
         };
         let last = cursor.next() + (count - 1) * config.increment;
         assert!(last > owned.floor && last <= owned.ceiling.min(config.max), "{last} of {owned:?}");
@@ -135,6 +128,17 @@ impl Section {
         let wants_bump = is_low && config.format.is_none() && !self.is_exhausted(config.max);
         let refill = wants_bump.then(|| BumpSize::fill(self.step, left - count));
         SectionAnswer::Range { range, refill }
+    }
+
+    /// What the section answers that has only `left` numbers, and these are too few.
+    fn without_numbers(&self, config: &NamespaceConfig, left: u64) -> SectionAnswer {
+        if self.is_exhausted(config.max) {
+            return SectionAnswer::Refused(Why::Exhausted { left });
+        }
+        match self.over_keys_max_of(config) {
+            Some(keys_max) => SectionAnswer::Refused(Why::OverKeysMax { keys_max }),
+            None => SectionAnswer::TooFew,
+        }
     }
 
     /// How many numbers are left for the key at `cursor`, which is moved above the section's floor.

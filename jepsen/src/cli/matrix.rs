@@ -76,11 +76,11 @@ impl Row {
     /// The nemesis as the table shows it.
     fn name(&self) -> String {
         let nemesis = value(self.nemesis);
+        if let Some(limit) = self.limit {
+            let workload = self.workload.map(|workload| format!(", {}", value(workload)));
+            return format!("{nemesis}, {limit}{}", workload.unwrap_or_default());
+        }
         match self.workload {
-            workload if let Some(limit) = self.limit => {
-                let workload = workload.map(|workload| format!(", {}", value(workload)));
-                format!("{nemesis}, {limit}{}", workload.unwrap_or_default())
-            }
             None => nemesis,
             Some(Workload::Ids) => format!("{nemesis}, {}", value(Workload::Ids)),
             Some(workload) => format!("{nemesis}, {MANY_KEYS} keys, {}", value(workload)),

@@ -127,7 +127,8 @@ impl Group {
         self.heard_leader.note(leader, at)
     }
 
-    /// For how long no leader was heard that had a majority: 0 while this node is one. `None` if none was since it started.
+    /// For how long no leader was heard that had a majority: 0 while this node is one. Once it is one no more, the time counts
+    /// from when a majority followed it last. `None` if no such leader was heard since this node started.
     pub fn leaderless_for(&self) -> Option<Duration> {
         let now = self.lease.now();
         // Not cloned: every message of a caller with a token comes here, and all of them would change one counter.
@@ -135,7 +136,8 @@ impl Group {
         if leads {
             return Some(Duration::ZERO);
         }
-        self.leader_heard().map(|at| now.since(at))
+        let last = self.leader_heard().max(self.lease.followed_at());
+        last.map(|at| now.since(at))
     }
 
     /// Hears that a leader knows of `version` changes of who may do what.

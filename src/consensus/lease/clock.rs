@@ -28,6 +28,8 @@ struct State {
     current: Option<CurrentTerm>,
     arithmetic: LeaseArithmetic,
     later_terms: LaterTerms,
+    /// When a majority was last known to follow this node in a term that it led.
+    followed_at: Option<Instant>,
 }
 
 /// A term that this node leads, or led last.
@@ -55,9 +57,18 @@ impl State {
         self.current.as_ref().filter(|current| !current.lease.is_void())
     }
 
-    fn update_deadline(&self) {
-        if let Some(CurrentTerm { lease, .. }) = &self.current {
-            lease.set_deadline(self.arithmetic.deadline(lease.term()));
+    /// What the deadline of the current lease rests on has changed by `now`.
+    fn update_deadline(&mut self, now: Instant) {
+        let Some(CurrentTerm { lease, .. }) = &self.current else {
+            return;
+        };
+        // A sole voter's lease is valid for ever, until another membership is proposed.
+        let was_valid_at = lease.is_valid(now).then_some(now);
+        let deadline = self.arithmetic.deadline(lease.term());
+        lease.set_deadline(deadline);
+        if !lease.is_void() {
+            let followed_at = deadline.map(|deadline| deadline.min(now));
+            self.followed_at = self.followed_at.max(was_valid_at).max(followed_at);
         }
     }
 }
@@ -104,6 +115,7 @@ impl LeaseClock {
                 current: None,
                 arithmetic: LeaseArithmetic::new(me, lease),
                 later_terms: LaterTerms::default(),
+                followed_at: None,
             }),
         }
     }
@@ -125,7 +137,7 @@ impl LeaseClock {
         if let Some(lease) = state.current.as_ref().map(|current| current.lease.clone()) {
             if lease.term() == term {
                 state.arithmetic.follow(in_force);
-                state.update_deadline();
+                state.update_deadline(self.now());
                 return lease;
             }
             lease.void();
@@ -137,7 +149,7 @@ impl LeaseClock {
         }
         state.current =
             Some(CurrentTerm { lease: lease.clone(), successor: None, has_committed: false });
-        state.update_deadline();
+        state.update_deadline(lease.began());
         lease
     }
 
@@ -168,6 +180,12 @@ impl LeaseClock {
     pub fn is_valid(&self) -> bool {
         let now = self.now();
         self.state.lock().held().is_some_and(|current| current.lease.is_valid(now))
+    }
+
+    /// When a majority was last known to follow this node in a term that it led. While its lease is valid, one does still.
+    /// `None` if none ever did.
+    pub fn followed_at(&self) -> Option<Instant> {
+        self.state.lock().followed_at
     }
 
     /// Voids the current lease, if there is one. True if it was not void before.
@@ -249,14 +267,14 @@ impl LeaseClock {
     pub fn need(&self, in_force: Quorums, proposed: Option<BTreeSet<NodeId>>) {
         let mut state = self.state.lock();
         state.arithmetic.need(in_force, proposed);
-        state.update_deadline();
+        state.update_deadline(self.now());
     }
 
     /// `peer` followed this leader of `term` when it answered the very message that was sent at `sent`.
     pub fn record_ack(&self, term: u64, peer: NodeId, sent: Instant) {
         let mut state = self.state.lock();
         state.arithmetic.record_ack(term, peer, sent);
-        state.update_deadline();
+        state.update_deadline(self.now());
     }
 
     /// When the latest message of `term` was sent that `peer` acknowledged.

@@ -555,6 +555,37 @@ fn a_lease_is_held_until_deadlines_that_move_and_then_void_for_good() {
 }
 
 #[test]
+fn when_a_majority_followed_this_node_last_is_known_after_its_lease() {
+    let time = Arc::new(ManualClock::default());
+    let clock = LeaseClock::new(time.clone(), 1, LEASE);
+    clock.begin(3, quorums(0, &[&[1, 2, 3]]));
+    assert_eq!(clock.followed_at(), None, "nobody has acknowledged anything");
+    time.0.store(60_000, Ordering::Relaxed);
+    clock.record_ack(3, 2, ms(59_999));
+    assert_eq!(clock.followed_at(), Some(ms(60_000)));
+    // An answer that comes late tells of the past.
+    time.0.store(90_000, Ordering::Relaxed);
+    clock.record_ack(3, 2, ms(60_100));
+    assert_eq!(clock.followed_at(), Some(ms(60_100).after(LEASE)));
+    assert!(clock.void());
+    clock.record_ack(3, 2, ms(90_000));
+    assert_eq!(clock.followed_at(), Some(ms(60_100).after(LEASE)), "the term is given up");
+}
+
+#[test]
+fn a_sole_voter_is_followed_until_it_needs_others() {
+    let time = Arc::new(ManualClock::default());
+    let clock = LeaseClock::new(time.clone(), 1, LEASE);
+    let alone = quorums(0, &[&[1]]);
+    clock.begin(3, alone.clone());
+    time.0.store(60_000, Ordering::Relaxed);
+    clock.need(alone, Some([1, 2].into()));
+    assert_eq!(clock.followed_at(), Some(ms(60_000)));
+    time.0.store(90_000, Ordering::Relaxed);
+    assert_eq!(clock.followed_at(), Some(ms(60_000)), "the other one does not answer");
+}
+
+#[test]
 fn a_leader_can_do_without_a_peer_if_it_commits_and_those_it_heard_are_a_majority_without_it() {
     let time = Arc::new(ManualClock::default());
     let clock = LeaseClock::new(time.clone(), 1, LEASE);
