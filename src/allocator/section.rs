@@ -75,12 +75,12 @@ pub struct StepChange {
 pub struct Section {
     /// How many numbers a bump fills the section up to.
     step: u64,
-    state: State,
+    supply: Supply,
 }
 
-/// The state of the section in this term: its chunk, and whether a bump can bring more.
+/// The numbers of the section in this term: its chunk, and whether a bump can bring more.
 #[derive(Debug)]
-enum State {
+enum Supply {
     /// This term has no chunk of it.
     Untouched,
     /// This term has chunks, and a bump can bring more.
@@ -97,12 +97,12 @@ impl Section {
     /// A section with the step of its namespace, of which this term owns `owned`: `None` if the term has
     /// not touched it.
     pub fn new(config: &NamespaceConfig, owned: Option<Owned>) -> Self {
-        Section { step: config.step, state: owned.map_or(State::Untouched, State::Open) }
+        Section { step: config.step, supply: owned.map_or(Supply::Untouched, Supply::Open) }
     }
 
     /// A section with a step of its own, as it was in a term of another node.
     pub fn received(step: u64, owned: Option<Owned>) -> Self {
-        Section { step, state: owned.map_or(State::Untouched, State::Open) }
+        Section { step, supply: owned.map_or(Supply::Untouched, Supply::Open) }
     }
 
     /// How many numbers a bump fills the section up to.
@@ -172,7 +172,7 @@ impl Section {
             }
         };
         let margin = margin.saturating_mul(config.increment);
-        self.state = State::Open(Owned {
+        self.supply = Supply::Open(Owned {
             floor: match before {
                 Some(before) if !is_apart => before.floor,
                 Some(_) | None => chunk.old,
@@ -187,18 +187,18 @@ impl Section {
     /// Notes that a bump found no number under `max`.
     pub fn exhaust(&mut self, max: u64) {
         let owned = self.owned().copied();
-        self.state = State::Exhausted { max, owned };
+        self.supply = Supply::Exhausted { max, owned };
     }
 
     /// Notes that a bump found that the namespace has `keys_max` keys, and the section is new.
     pub fn exceed_keys_max(&mut self, keys_max: u64) {
         assert!(self.owned().is_none(), "a section with numbers has a record");
-        self.state = State::OverKeysMax { keys_max };
+        self.supply = Supply::OverKeysMax { keys_max };
     }
 
     /// Forgets what the term owns: it is to be logged what was used of it.
     pub fn forget(&mut self) {
-        self.state = State::Untouched;
+        self.supply = Supply::Untouched;
     }
 
     /// How many numbers a bump fills the section up to, within the namespace's bounds as they are now.
@@ -211,33 +211,33 @@ impl Section {
     /// True if [`Section::new`] makes the same section out of what the term owns: it is not exhausted, and
     /// its step is the namespace's.
     pub fn is_plain(&self, config: &NamespaceConfig) -> bool {
-        match self.state {
-            State::Untouched | State::Open(_) => self.step == config.step,
-            State::Exhausted { .. } | State::OverKeysMax { .. } => false,
+        match self.supply {
+            Supply::Untouched | Supply::Open(_) => self.step == config.step,
+            Supply::Exhausted { .. } | Supply::OverKeysMax { .. } => false,
         }
     }
 
     /// The numbers that this term owns. `None` before the first chunk.
     pub fn owned(&self) -> Option<&Owned> {
-        match &self.state {
-            State::Untouched | State::OverKeysMax { .. } => None,
-            State::Open(owned) => Some(owned),
-            State::Exhausted { owned, .. } => owned.as_ref(),
+        match &self.supply {
+            Supply::Untouched | Supply::OverKeysMax { .. } => None,
+            Supply::Open(owned) => Some(owned),
+            Supply::Exhausted { owned, .. } => owned.as_ref(),
         }
     }
 
     fn is_exhausted(&self, namespace_max: u64) -> bool {
-        match self.state {
-            State::Untouched | State::Open(_) | State::OverKeysMax { .. } => false,
-            State::Exhausted { max, .. } => max == namespace_max,
+        match self.supply {
+            Supply::Untouched | Supply::Open(_) | Supply::OverKeysMax { .. } => false,
+            Supply::Exhausted { max, .. } => max == namespace_max,
         }
     }
 
     /// The namespace's `keys_max`, if it is still the one that a bump found reached.
     fn over_keys_max_of(&self, config: &NamespaceConfig) -> Option<u64> {
-        match self.state {
-            State::OverKeysMax { keys_max } => config.keys_max.filter(|now| *now == keys_max),
-            State::Untouched | State::Open(_) | State::Exhausted { .. } => None,
+        match self.supply {
+            Supply::OverKeysMax { keys_max } => config.keys_max.filter(|now| *now == keys_max),
+            Supply::Untouched | Supply::Open(_) | Supply::Exhausted { .. } => None,
         }
     }
 

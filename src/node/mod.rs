@@ -112,7 +112,7 @@ pub use requests::{
     keys::{REQUEST_KEYS_MAX, invalid_key, to_key},
     refused_keys::refused_at,
 };
-pub use seams::{Addresses, FileRead, Reload, Seams};
+pub use seams::{Addresses, CertificateReader, FileRead, Seams};
 pub use settings::mapped_names::{MappedNames, RowPart, asked_by, row_fields, row_of};
 pub use start_error::StartError;
 pub use status::{

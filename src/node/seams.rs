@@ -27,7 +27,7 @@ pub struct Seams {
     /// with another data directory sends it a message meanwhile.
     pub listens_before_founding: Duration,
     /// The reader of its certificates. The module that serves the ports of a node sets it: the certificates are theirs.
-    pub certificates: Arc<dyn Reload>,
+    pub certificates: Arc<dyn CertificateReader>,
 }
 
 impl Seams {
@@ -45,8 +45,8 @@ impl Seams {
     }
 }
 
-/// Reads the files of certificates again.
-pub trait Reload: Send + Sync {
+/// Reads the files of a node's certificates again, when it is asked to.
+pub trait CertificateReader: Send + Sync {
     /// Reads them, and uses those that have changed.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ pub trait Reload: Send + Sync {
 }
 
 /// A node without certificates.
-impl Reload for () {
+impl CertificateReader for () {
     fn reload(&self) -> BoxFuture<'_, Result<Vec<FileRead>, String>> {
         ready(Ok(Vec::new())).boxed()
     }

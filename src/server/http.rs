@@ -83,7 +83,7 @@ impl HttpPort {
         B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         let cluster_id = OnceLock::new();
-        let connection = Arc::new(Connection { port: self.clone(), owner, cluster_id });
+        let connection = Arc::new(HttpConnection { port: self.clone(), owner, cluster_id });
         service_fn(move |request: Request<B>| {
             let connection = connection.clone();
             let (head, body) = request.into_parts();
@@ -99,14 +99,14 @@ impl HttpPort {
 
 /// The state that all requests of a connection share. Threads that serve other connections do not count references to it, so no
 /// request waits for them.
-struct Connection {
+struct HttpConnection {
     port: HttpPort,
     owner: Owner,
     /// The id of the cluster, once this node knows it. It never changes.
     cluster_id: OnceLock<HeaderValue>,
 }
 
-impl Connection {
+impl HttpConnection {
     /// Answers a request, and says in a header which cluster answers. If the answer tells of a problem, the problem is counted.
     async fn answer(self: Arc<Self>, head: Parts, body: Body) -> Result<HttpAnswer, Infallible> {
         let HttpPort { context, .. } = &self.port;

@@ -24,7 +24,7 @@ use tokio::time::sleep;
 use self::material::Files;
 use crate::{
     metrics::{CertificateOf, Metrics},
-    node::{Config, FileRead, Reload, config::ConfigError},
+    node::{CertificateReader, Config, FileRead, config::ConfigError},
 };
 
 pub use certificates::Certificates;
@@ -72,7 +72,7 @@ impl Tls {
     }
 }
 
-impl Reload for Tls {
+impl CertificateReader for Tls {
     fn reload(&self) -> BoxFuture<'_, Result<Vec<FileRead>, String>> {
         let sides = [&self.clients, &self.peers].into_iter().flatten();
         let reading = join_all(sides.map(Certificates::reload));

@@ -4,7 +4,7 @@
 //! the section takes a number at or below it, whether it was asked for before or not.
 
 use super::{
-    Section, State,
+    Section, Supply,
     cursor::Cursor,
     owned::{GrantTime, Owned},
 };
@@ -107,10 +107,10 @@ impl Section {
     }
 
     fn owned_mut(&mut self) -> Option<&mut Owned> {
-        match &mut self.state {
-            State::Untouched | State::OverKeysMax { .. } => None,
-            State::Open(owned) => Some(owned),
-            State::Exhausted { owned, .. } => owned.as_mut(),
+        match &mut self.supply {
+            Supply::Untouched | Supply::OverKeysMax { .. } => None,
+            Supply::Open(owned) => Some(owned),
+            Supply::Exhausted { owned, .. } => owned.as_mut(),
         }
     }
 }

@@ -20,10 +20,11 @@ pub const UNHEARD: Duration = Duration::from_secs(2);
 /// Records acknowledgements and keeps the current term's lease up to date.
 pub struct LeaseClock {
     clock: Arc<dyn Clock>,
-    state: Mutex<State>,
+    state: Mutex<LeaseState>,
 }
 
-struct State {
+/// The term that this node leads, and the acknowledgements that its lease rests on.
+struct LeaseState {
     /// The last term that this node led.
     current: Option<CurrentTerm>,
     arithmetic: LeaseArithmetic,
@@ -41,13 +42,13 @@ struct CurrentTerm {
     has_committed: bool,
 }
 
-impl State {
+impl LeaseState {
     /// The current term, if it is `term`.
     fn current_if(&self, term: u64) -> Option<&CurrentTerm> {
         self.current.as_ref().filter(|current| current.lease.term() == term)
     }
 
-    /// As [`State::current_if`], to be changed.
+    /// As [`LeaseState::current_if`], to be changed.
     fn current_if_mut(&mut self, term: u64) -> Option<&mut CurrentTerm> {
         self.current.as_mut().filter(|current| current.lease.term() == term)
     }
@@ -111,7 +112,7 @@ impl LeaseClock {
     pub fn new(clock: Arc<dyn Clock>, me: NodeId, lease: Duration) -> Self {
         LeaseClock {
             clock,
-            state: Mutex::new(State {
+            state: Mutex::new(LeaseState {
                 current: None,
                 arithmetic: LeaseArithmetic::new(me, lease),
                 later_terms: LaterTerms::default(),

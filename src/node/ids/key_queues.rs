@@ -55,18 +55,18 @@ struct Queue {
     arrived: Vec<WaitingCaller>,
     /// Once they are so many, those that have gone are dropped.
     sweep_at: usize,
-    state: Arc<State>,
+    facts: Arc<QueueFacts>,
 }
 
 impl Default for Queue {
     fn default() -> Self {
-        Queue { arrived: Vec::new(), sweep_at: SWEEP_MIN, state: Arc::default() }
+        Queue { arrived: Vec::new(), sweep_at: SWEEP_MIN, facts: Arc::default() }
     }
 }
 
 /// The facts about a line that are known without its lock.
 #[derive(Default)]
-struct State {
+struct QueueFacts {
     /// How many ids all that have not gone wait for.
     ids: AtomicU64,
     asked_at: Mutex<Option<Instant>>,
@@ -76,7 +76,7 @@ struct State {
 struct Demand {
     /// How many numbers. 0: it was served, or has gone.
     left: AtomicU32,
-    state: Arc<State>,
+    facts: Arc<QueueFacts>,
 }
 
 impl Demand {
@@ -89,7 +89,7 @@ impl Demand {
         let less = |left: u32| Some(left.saturating_sub(count));
         let before = self.left.fetch_update(AcqRel, Acquire, less);
         let part = before.unwrap_or_default().min(count);
-        self.state.ids.fetch_sub(part.into(), Relaxed);
+        self.facts.ids.fetch_sub(part.into(), Relaxed);
         part
     }
 }
@@ -114,7 +114,7 @@ pub struct PlaceInLine {
 impl PlaceInLine {
     /// When the leader was asked, if it has not answered yet. Otherwise the callers wait for a later time.
     pub fn asked_at(&self) -> Option<Instant> {
-        *self.demand.state.asked_at.lock()
+        *self.demand.facts.asked_at.lock()
     }
 }
 
@@ -140,7 +140,7 @@ impl KeyQueues {
         may_come: impl FnOnce(u64) -> bool,
     ) -> Result<PlaceInLine, u64> {
         let mut queues = self.queues.lock();
-        let before = (queues.get(line)).map_or(0, |queue| queue.state.ids.load(Relaxed));
+        let before = (queues.get(line)).map_or(0, |queue| queue.facts.ids.load(Relaxed));
         let ids = before + u64::from(left);
         if !may_come(ids) {
             return Err(ids);
@@ -151,8 +151,8 @@ impl KeyQueues {
             queue.arrived.retain(|waiter| waiter.demand.left() > 0);
             queue.sweep_at = SWEEP_MIN.max(2 * queue.arrived.len());
         }
-        queue.state.ids.fetch_add(left.into(), Relaxed);
-        let demand = Arc::new(Demand { left: AtomicU32::new(left), state: queue.state.clone() });
+        queue.facts.ids.fetch_add(left.into(), Relaxed);
+        let demand = Arc::new(Demand { left: AtomicU32::new(left), facts: queue.facts.clone() });
         let (sender, answer) = oneshot::channel();
         queue.arrived.push(WaitingCaller {
             demand: demand.clone(),
@@ -170,7 +170,7 @@ impl KeyQueues {
             let mut queues = self.queues.lock();
             let arrived = match queues.get_mut(line) {
                 Some(queue) => {
-                    batch.state = queue.state.clone();
+                    batch.facts = queue.facts.clone();
                     queue.sweep_at = SWEEP_MIN;
                     mem::take(&mut queue.arrived)
                 }
@@ -194,7 +194,7 @@ impl KeyQueues {
 #[derive(Default)]
 pub struct Batch {
     waiters: VecDeque<WaitingCaller>,
-    state: Arc<State>,
+    facts: Arc<QueueFacts>,
 }
 
 impl Batch {
@@ -212,7 +212,7 @@ impl Batch {
 
     /// Notes when the leader was asked, or that it has answered.
     pub fn set_asked_at(&self, asked_at: Option<Instant>) {
-        *self.state.asked_at.lock() = asked_at;
+        *self.facts.asked_at.lock() = asked_at;
     }
 
     fn drop_gone(&mut self) {

@@ -7,17 +7,17 @@ use tokio::time::{Instant, timeout_at};
 use crate::{
     node::{
         requests::operation::ByAskedNode,
-        seams::{FileRead, Reload},
+        seams::{CertificateReader, FileRead},
         way::patience::time_to_tell,
     },
     proto::{Refusal, refusal, v1},
 };
 
 impl ByAskedNode for v1::ReloadRequest {
-    type Service = Arc<dyn Reload>;
+    type Service = Arc<dyn CertificateReader>;
 
     async fn carry_out(
-        self, certificates: &Arc<dyn Reload>, deadline: Instant,
+        self, certificates: &Arc<dyn CertificateReader>, deadline: Instant,
     ) -> Result<v1::ReloadResponse, Refusal> {
         let latest = time_to_tell(deadline);
         let read = timeout_at(latest, certificates.reload()).await.map_err(|_| {

@@ -15,7 +15,7 @@ use crate::{
         leader_ids::LeaderIds,
         members::{Members, formation::Formation},
         namespaces::Namespaces,
-        seams::Reload,
+        seams::CertificateReader,
         status::Status,
         terms::LedTerms,
         way::Way,
@@ -87,7 +87,7 @@ pub struct OperationServices {
     /// The status.
     pub status: Arc<Status>,
     /// The reader of the certificates.
-    pub certificates: Arc<dyn Reload>,
+    pub certificates: Arc<dyn CertificateReader>,
 }
 
 /// The services that operations name, and where they are.
@@ -109,7 +109,7 @@ services! {
     Namespaces: of_group.namespaces,
     Grants: of_group.grants,
     Arc<Status>: status,
-    Arc<dyn Reload>: certificates,
+    Arc<dyn CertificateReader>: certificates,
 }
 
 /// For operations that need no service.

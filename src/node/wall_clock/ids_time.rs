@@ -47,12 +47,13 @@ pub struct IdsTime {
     clock: Arc<dyn Clock>,
     witnesses: Arc<dyn Witnesses>,
     apart_max_ms: u64,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<IdsTimeState>>,
     metrics: Arc<Metrics>,
     set_metrics: Arc<SetMetrics>,
 }
 
-struct State {
+/// The time, and the last word of the log about it.
+struct IdsTimeState {
     time: BelievedTime,
     /// The last line of the log about the wall clock: its term, and its kind.
     said: Option<(u64, Discriminant<Belief>)>,
@@ -65,7 +66,7 @@ impl IdsTime {
         metrics: Arc<Metrics>, set_metrics: Arc<SetMetrics>,
     ) -> Self {
         let time = BelievedTime::new(readings(&*clock));
-        let state = Arc::new(Mutex::new(State { time, said: None }));
+        let state = Arc::new(Mutex::new(IdsTimeState { time, said: None }));
         IdsTime { node, clock, witnesses, apart_max_ms, state, metrics, set_metrics }
     }
 
@@ -139,7 +140,7 @@ impl IdsTime {
     }
 
     /// Logs what has changed since it was last said.
-    fn say(&self, state: &mut State, term: u64, belief: Belief, wall_ms: u64) {
+    fn say(&self, state: &mut IdsTimeState, term: u64, belief: Belief, wall_ms: u64) {
         use Belief::*;
         let now = discriminant(&belief);
         let before = state.said.replace((term, now));

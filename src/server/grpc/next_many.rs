@@ -51,7 +51,7 @@ const UNANSWERED_KEYS_MAX: usize = 1 << 17;
 const IMMEDIATE_MAX: u64 = 32;
 
 /// The response to one request, and what it counts against the limits.
-struct Reply {
+struct MeteredResponse {
     answer: NextManyResponse,
     /// How many keys the request has.
     keys: usize,
@@ -81,7 +81,7 @@ pub struct ResponseStream<R> {
     /// Answers the request that was read last. Its memory is reused for the next one.
     answering: Box<dyn SerialAnswers>,
     /// The requests that wait, each in a task. The tasks are aborted with the stream: its caller is gone.
-    waiting: FuturesUnordered<AbortOnDropHandle<Reply>>,
+    waiting: FuturesUnordered<AbortOnDropHandle<MeteredResponse>>,
     /// How many keys the requests in `waiting` have.
     waiting_keys: usize,
     /// How many keys were read in this turn, which lasts until the stream gives the thread back.
@@ -179,7 +179,9 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
             let keys = request.ids.len() + request.names.len();
             self.turn_keys += keys.max(1);
             self.answering.begin(self.node.clone(), request, arrived);
-            if let Ready(Reply { answer, reservation, .. }) = self.answering.poll_reply(cx) {
+            if let Ready(MeteredResponse { answer, reservation, .. }) =
+                self.answering.poll_response(cx)
+            {
                 self.unsent = reservation;
                 self.immediate_since.get_or_insert(arrived);
                 self.immediate += 1;
@@ -192,7 +194,7 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
             let mut begun = mem::replace(&mut self.answering, answering());
             let node = self.node.clone();
             let task = tokio::spawn(Caller::go_on(async move {
-                let answered = poll_fn(|cx| begun.poll_reply(cx)).await;
+                let answered = poll_fn(|cx| begun.poll_response(cx)).await;
                 let seconds = node.context.metrics.request_seconds.of(Interface::grpc);
                 seconds.observe(arrived.elapsed(), 1);
                 answered
@@ -260,7 +262,7 @@ trait SerialAnswers: Send {
     ///
     /// # Panics
     /// If nothing was begun.
-    fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Reply>;
+    fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<MeteredResponse>;
 }
 
 /// Answers requests with the futures that it makes.
@@ -273,14 +275,14 @@ struct SerialAnswersBy<M, F> {
 impl<M, F> SerialAnswers for SerialAnswersBy<M, F>
 where
     M: Fn(Arc<NodeRef>, NextManyRequest, Instant) -> F + Send,
-    F: Future<Output = Reply> + Send,
+    F: Future<Output = MeteredResponse> + Send,
 {
     fn begin(&mut self, node: Arc<NodeRef>, request: NextManyRequest, arrived: Instant) {
         let future = self.future.get_or_insert_with(|| Box::pin(None));
         future.set(Some((self.make)(node, request, arrived)));
     }
 
-    fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Reply> {
+    fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<MeteredResponse> {
         let future = self.future.as_mut().and_then(|future| future.as_mut().as_pin_mut());
         future.expect("a request that was begun").poll(cx)
     }
@@ -294,7 +296,7 @@ fn answering() -> Box<dyn SerialAnswers> {
 #[inline]
 fn answer(
     node: Arc<NodeRef>, mut request: NextManyRequest, arrived: Instant,
-) -> impl Future<Output = Reply> {
+) -> impl Future<Output = MeteredResponse> {
     let keys = request.ids.len() + request.names.len();
     // These two belong to the stream: a message that is forwarded has its own.
     let (id, timeout_ms) = (mem::take(&mut request.id), mem::take(&mut request.timeout_ms));
@@ -313,7 +315,7 @@ fn answer(
             answered.unwrap_or_else(|unanswered| (failed(unanswered), None));
         answer.id = id;
         count_response_errors(&context.metrics, Interface::grpc, &answer);
-        Reply { answer, keys, reservation }
+        MeteredResponse { answer, keys, reservation }
     }
 }
 

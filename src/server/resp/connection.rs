@@ -38,8 +38,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// When the node stops: how long the client may take to notice that the connection ends, and to read its replies.
 const CLOSING_TIME: Duration = Duration::from_millis(250);
 
-/// A connection.
-struct Connection<'a> {
+/// A connection of a Redis client.
+struct RedisConnection<'a> {
     context: &'a NodeContext,
     stream: UntilKnown<Stream>,
     reader: CommandReader,
@@ -65,7 +65,7 @@ pub async fn serve(
     idle: Duration, stop: CancellationToken,
 ) -> Result<(), String> {
     let owner = Owner::of(&stream, Interface::redis);
-    let mut connection = Connection {
+    let mut connection = RedisConnection {
         context: &context,
         stream: UntilKnown::new(stream, place.guest()),
         reader: CommandReader::default(),
@@ -80,7 +80,7 @@ pub async fn serve(
     connection.serve(&place).await.map_err(|error| error.to_string())
 }
 
-impl Connection<'_> {
+impl RedisConnection<'_> {
     async fn serve(&mut self, place: &ConnectionPlace) -> io::Result<()> {
         let mut stopped = pin!(aside(self.stop.clone().cancelled_owned()));
         let greeted =

@@ -11,18 +11,19 @@ struct Process {
     id: NodeId,
     /// The name of the process.
     number: u64,
-    state: Rc<RefCell<State>>,
+    state: Rc<RefCell<ProcessState>>,
 }
 
+/// The state of a process.
 #[derive(Clone)]
-struct State {
+struct ProcessState {
     incarnation: u64,
     claim: FoundingClaim,
 }
 
 impl Process {
     fn new(id: NodeId, number: u64) -> Process {
-        let state = State { incarnation: number, claim: FoundingClaim::default() };
+        let state = ProcessState { incarnation: number, claim: FoundingClaim::default() };
         Process { id, number, state: Rc::new(RefCell::new(state)) }
     }
 
@@ -142,7 +143,7 @@ fn in_every_order(
 fn copied(
     founders: &[Founder; 2], members: &BTreeMap<NodeId, Process>,
 ) -> ([Founder; 2], BTreeMap<NodeId, Process>) {
-    let mut states: BTreeMap<u64, Rc<RefCell<State>>> = BTreeMap::new();
+    let mut states: BTreeMap<u64, Rc<RefCell<ProcessState>>> = BTreeMap::new();
     let mut copy = |process: &Process| {
         let state =
             states.entry(process.number).or_insert_with(|| Rc::new((*process.state).clone()));

@@ -46,7 +46,7 @@ const SYSTEM_ERROR: u16 = 6;
 
 /// An answer in JSON.
 #[derive(Debug, Serialize)]
-struct Reply<'a, T> {
+struct TinyidAnswer<'a, T> {
     data: Option<T>,
     code: u16,
     message: &'a str,
@@ -68,7 +68,7 @@ pub async fn next_id_simple(State(context): ContextState, due: Due, request: Req
 
 /// `nextSegmentId`: a segment, in JSON.
 pub async fn next_segment_id(State(context): ContextState, due: Due, request: Request) -> Response {
-    let reply = |segment| Json(Reply { data: Some(segment), code: SUCCESS, message: "" });
+    let reply = |segment| Json(TinyidAnswer { data: Some(segment), code: SUCCESS, message: "" });
     uncacheable(segment(&context, &due, request).await.map(reply).map_err(failed))
 }
 
@@ -182,7 +182,7 @@ fn failed(problem: Problem) -> Response {
         Code::Unauthenticated => TOKEN_ERROR,
         _ => SYSTEM_ERROR,
     };
-    let reply: Reply<()> = Reply { data: None, code, message: problem.detail() };
+    let reply: TinyidAnswer<()> = TinyidAnswer { data: None, code, message: problem.detail() };
     problem.told_as((status(&problem), Json(reply)))
 }
 
