@@ -74,7 +74,7 @@ pub enum Bug {
     StepInMemoryStays,
     /// A raised floor is answered before the ceiling that it needs is committed.
     RaiseBeforeCommit,
-    /// After the floor of a section was raised, its keys take what was granted to them before.
+    /// After the floor of a section was raised, its keys take what they could take before without asking it.
     SectionFloorLeavesFastPath,
     /// A worker id is leased again before the time up to which its last holder may use it has passed, and from now on.
     WorkerReusedBeforeCeiling,

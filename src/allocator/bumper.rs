@@ -1,8 +1,8 @@
 //! The bumper: raises the ceilings of one term's sections. Sections that ask while a log entry is under
 //! way are collected into the next one; if they are more than it takes, those that are asked for most come first.
 //!
-//! Invariant: one entry is under way at a time, and a chunk is granted only to the term that proposed
-//! it. No bump is proposed again: if one fails, its outcome is unknown, and the term ends.
+//! Invariant: one entry is under way at a time, and a chunk goes only to the term that proposed it.
+//! No bump is proposed again: if one fails, its outcome is unknown, and the term ends.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 

@@ -67,7 +67,7 @@ pub struct Explained {
     pub record: SectionRecord,
     /// The term's holding of its section. `None` before the first chunk.
     pub held: Option<Holding>,
-    /// How long ago its last chunk was granted, in milliseconds. `None` if that is not known: another leader got it, or a
+    /// How long ago its last chunk came, in milliseconds. `None` if that is not known: another leader got it, or a
     /// floor was raised since.
     pub granted_ms_ago: Option<u64>,
     /// The number of the term's epoch.
@@ -90,7 +90,7 @@ pub async fn explain(
     let mut records = records.map_err(|_| Why::DeadlineExceeded)??;
     let held = memory.holding(namespace, key);
     let held = held.or_else(|| earlier.map(|earlier| Holding::gone(earlier.last)));
-    let lasted = held.and_then(|held| held.granted_at.lasted_at(memory.now()));
+    let lasted = held.and_then(|held| held.came_at.lasted_at(memory.now()));
     let explained = Explained {
         record: records.pop().unwrap_or_default(),
         held,

@@ -277,7 +277,7 @@ impl Memory {
         let take_in = |shard: &mut Shard| match answer {
             Bumped::Chunk(chunk) => {
                 let (now, bump_time) = (self.now(), self.bump_time());
-                let change = shard.grant(place.section, chunk, config, now, bump_time);
+                let change = shard.add_chunk(place.section, chunk, config, now, bump_time);
                 if let Some(StepChange { was, step, lasted }) = change {
                     tracing::debug!(section = ?id, step, was, ?lasted, "the step of a section changes");
                 }

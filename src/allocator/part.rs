@@ -3,13 +3,13 @@
 //! The receiver's tables have the slots of the sender's, under the same numbers. So a key is named once; after that a
 //! change of it has some ten bytes.
 //!
-//! Not sent: calls that wait (they have an answer before the last part), when a chunk was granted (the clocks differ),
+//! Not sent: calls that wait (they have an answer before the last part), when a chunk came (the clocks differ),
 //! and that a section is exhausted or beyond its namespace's `keys_max` (its next bump tells).
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    allocator::section::owned::{GrantTime, Owned},
+    allocator::section::owned::{ChunkTime, Owned},
     sequence::{MemoryDigest, NUMBER_MAX, NamespaceId, SectionId},
 };
 
@@ -215,6 +215,6 @@ impl WholeSection {
         if floor > ceiling || refill_at > ceiling || ceiling > NUMBER_MAX {
             return Err(DamagedPart("has a section whose limits are out of order"));
         }
-        Ok(Some(Owned { floor, ceiling, refill_at, granted_at: GrantTime::UNKNOWN }))
+        Ok(Some(Owned { floor, ceiling, refill_at, came_at: ChunkTime::UNKNOWN }))
     }
 }

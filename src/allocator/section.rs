@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use self::{
     cursor::Cursor,
-    owned::{GrantTime, Owned},
+    owned::{ChunkTime, Owned},
     refill::BumpSize,
 };
 use super::outcome::Why;
@@ -49,10 +49,10 @@ pub enum SectionAnswer {
     Refused(Why),
 }
 
-/// The result of granting a chunk.
+/// The effects of a chunk that was added.
 #[derive(Debug)]
 #[must_use]
-pub struct GrantOutcome {
+pub struct AddedChunk {
     /// True if every key of the section must ask it before it takes another number.
     pub keys_must_ask: bool,
     /// How the step changed, if it did.
@@ -148,9 +148,9 @@ impl Section {
 
     /// Adds a chunk that this term was given at `now`, by a bump or otherwise. `bump_time` is how long a
     /// bump takes.
-    pub fn grant(
+    pub fn add_chunk(
         &mut self, chunk: Chunk, config: &NamespaceConfig, now: Instant, bump_time: Duration,
-    ) -> GrantOutcome {
+    ) -> AddedChunk {
         assert!(chunk.old < chunk.new, "a chunk is not empty: {chunk:?}");
         let before = self.owned().copied();
         // Chunks of one term are adjacent. If one were not, the numbers between would be somebody
@@ -162,7 +162,7 @@ impl Section {
                 || is_planted(Bug::ChunkFromLocalRead),
             "a chunk begins at the ceiling or above: {chunk:?} after {before:?}"
         );
-        let lasted = before.and_then(|before| before.granted_at.lasted_at(now));
+        let lasted = before.and_then(|before| before.came_at.lasted_at(now));
         let (step_change, margin) = match lasted {
             None => (None, refill::first_margin(self.step)),
             Some(lasted) => {
@@ -179,9 +179,9 @@ impl Section {
             },
             ceiling: chunk.new,
             refill_at: chunk.new.saturating_sub(margin),
-            granted_at: GrantTime::at(now),
+            came_at: ChunkTime::at(now),
         });
-        GrantOutcome { keys_must_ask: is_apart, step_change }
+        AddedChunk { keys_must_ask: is_apart, step_change }
     }
 
     /// Notes that a bump found no number under `max`.

@@ -257,12 +257,12 @@ impl Shard {
 
     /// Adds a chunk that the term was given at `now` to the section at `place`. Tells whether the
     /// section's step changed.
-    pub fn grant(
+    pub fn add_chunk(
         &mut self, place: SectionPlace, chunk: Chunk, config: &NamespaceConfig, now: Instant,
         bump_time: Duration,
     ) -> Option<StepChange> {
         at_place!((&mut) self, place, |keys, number| {
-            keys.grant(number, chunk, config, now, bump_time)
+            keys.add_chunk(number, chunk, config, now, bump_time)
         })
     }
 

@@ -198,8 +198,8 @@ impl SectionRecord {
             skipped: self.skipped_at(progression, epoch),
             written_ms: self.written_ms,
         };
-        // The term that gets the chunk asserts that it is not empty and not below the ceiling (`grant`), and that no number it
-        // takes is above `max` (`take`). An assertion here would end every replica.
+        // The term that gets the chunk asserts that it is not empty and not below the ceiling (`add_chunk`), and that no number
+        // it takes is above `max` (`take`). An assertion here would end every replica.
         assert!(record.floor <= old, "the table is damaged: a floor above its ceiling: {self:?}");
         Ok((record, Chunk { old, new }))
     }

@@ -75,7 +75,7 @@ impl Memory {
         };
         self.set_metrics.first_touches.add(from, 1);
         // It is the first chunk: the step does not change.
-        let _ = shard.grant(place, chunk, config, self.now(), self.bump_time());
+        let _ = shard.add_chunk(place, chunk, config, self.now(), self.bump_time());
         shard.note_uncheckpointed(place);
         self.to_checkpoint.notify_one();
     }

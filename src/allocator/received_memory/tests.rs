@@ -156,7 +156,7 @@ fn bump_section(
         Chunk { old: *ceiling, new: (*ceiling + size.numbers.max(1) * increment).max(up_to) };
     *ceiling = chunk.new;
     let now = Instant::from_nanos(1);
-    let _ = shard.grant(place, chunk, &namespace.config, now, Duration::ZERO);
+    let _ = shard.add_chunk(place, chunk, &namespace.config, now, Duration::ZERO);
     shard.serve(hasher, place, namespace, served)
 }
 

@@ -6,7 +6,7 @@
 use super::{
     Section, Supply,
     cursor::Cursor,
-    owned::{GrantTime, Owned},
+    owned::{ChunkTime, Owned},
 };
 use crate::{
     allocator::{floor::Raised, outcome::Why},
@@ -70,9 +70,9 @@ impl Section {
         }))
     }
 
-    /// How the floor comes to `at_least`. It was at `before`, unless the term owns nothing. Forgets when the last chunk was
-    /// granted, if numbers are passed over or a bump must bring them: how long the chunk lasts does not tell then how fast
-    /// numbers are taken.
+    /// How the floor comes to `at_least`. It was at `before`, unless the term owns nothing. Forgets when the last chunk came,
+    /// if numbers are passed over or a bump must bring them: how long the chunk lasts does not tell then how fast numbers are
+    /// taken.
     fn pass(&mut self, config: &NamespaceConfig, at_least: u64, before: Option<u64>) -> Pass<'_> {
         if at_least > config.max {
             return Pass::Ended(Err(Why::AboveMax { max: config.max }));
@@ -93,7 +93,7 @@ impl Section {
         }
         let is_exhausted = self.is_exhausted(config.max);
         if let Some(owned) = self.owned_mut() {
-            owned.granted_at = GrantTime::UNKNOWN;
+            owned.came_at = ChunkTime::UNKNOWN;
             if last <= owned.ceiling {
                 assert!(owned.floor < last, "{last} is above {owned:?}");
                 return Pass::Now { last, owned };

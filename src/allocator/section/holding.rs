@@ -2,7 +2,7 @@
 
 use super::{
     cursor::Cursor,
-    owned::{GrantTime, Owned},
+    owned::{ChunkTime, Owned},
 };
 use crate::sequence::Progression;
 
@@ -13,8 +13,8 @@ pub struct Holding {
     pub ceiling: u64,
     /// The last number that the term knows to be handed out for the key: 0 for none.
     pub last: u64,
-    /// When the last chunk was granted.
-    pub granted_at: GrantTime,
+    /// When the last chunk came.
+    pub came_at: ChunkTime,
 }
 
 impl Holding {
@@ -23,12 +23,12 @@ impl Holding {
         Holding {
             ceiling: owned.ceiling,
             last: owned.current(cursor, progression),
-            granted_at: owned.granted_at,
+            came_at: owned.came_at,
         }
     }
 
     /// The holding of a section that the term evicted after number `last`.
     pub fn gone(last: u64) -> Self {
-        Holding { ceiling: last, last, granted_at: GrantTime::UNKNOWN }
+        Holding { ceiling: last, last, came_at: ChunkTime::UNKNOWN }
     }
 }

@@ -17,7 +17,7 @@ use std::num::NonZeroU64;
 
 use super::{
     cursor::Cursor,
-    owned::{GrantTime, Owned},
+    owned::{ChunkTime, Owned},
 };
 use crate::{
     allocator::key_table::{KeyOf, NOBODY, Slot, StoredKey},
@@ -33,7 +33,7 @@ pub struct OwnSlot<K> {
     pub cursor: Cursor,
     /// The namespace of the key.
     pub namespace: NamespaceId,
-    granted_at: GrantTime,
+    came_at: ChunkTime,
     /// `None`: this term has no chunk of the section.
     ceiling: Option<NonZeroU64>,
 }
@@ -63,7 +63,7 @@ impl<K: StoredKey> OwnSlot<K> {
             key,
             cursor: Cursor::new(),
             namespace,
-            granted_at: GrantTime::default(),
+            came_at: ChunkTime::default(),
             ceiling: None,
         }
     }
@@ -86,7 +86,7 @@ impl<K: StoredKey> OwnSlot<K> {
         if let Some((_, refill_at)) = owned {
             self.cursor.set_fast_limit(refill_at);
         }
-        self.granted_at = GrantTime::UNKNOWN;
+        self.came_at = ChunkTime::UNKNOWN;
     }
 
     /// The key, as it is stored.
@@ -106,7 +106,7 @@ impl<K: StoredKey> OwnSlot<K> {
             floor: last_before(self.cursor.next(), progression),
             ceiling: self.ceiling?.get(),
             refill_at: self.cursor.fast_limit(),
-            granted_at: self.granted_at,
+            came_at: self.came_at,
         })
     }
 
@@ -128,7 +128,7 @@ impl<K: StoredKey> OwnSlot<K> {
             return false;
         }
         self.cursor.set_fast_limit(owned.refill_at);
-        self.granted_at = owned.granted_at;
+        self.came_at = owned.came_at;
         self.ceiling = NonZeroU64::new(owned.ceiling);
         let held = self.owned(progression);
         assert!(

@@ -20,17 +20,17 @@ pub struct Owned {
     pub ceiling: u64,
     /// Above this number a bump is asked for.
     pub refill_at: u64,
-    /// When the last chunk was granted.
-    pub granted_at: GrantTime,
+    /// When the last chunk came.
+    pub came_at: ChunkTime,
 }
 
-/// When a chunk was granted: milliseconds of the node's clock, modulo 2^31, or that this is not known, because it was
-/// granted on another node. It takes 4 bytes.
+/// When a chunk came: milliseconds of the node's clock, modulo 2^31, or that this is not known, because it came to another
+/// node. It takes 4 bytes.
 ///
 /// A chunk that lasts for 24 days seems to have lasted for a moment: its section's next margin is then the
 /// greatest one, and its step doubles, once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct GrantTime(u32);
+pub struct ChunkTime(u32);
 
 impl Owned {
     /// How many numbers are left for the key at `cursor`, which is moved above the floor.
@@ -57,16 +57,16 @@ impl Owned {
     }
 }
 
-impl GrantTime {
+impl ChunkTime {
     const MILLIS_MASK: u32 = u32::MAX >> 1;
 
-    /// A chunk that was granted on another node.
-    pub const UNKNOWN: GrantTime = GrantTime(u32::MAX);
+    /// The time of a chunk that came to another node.
+    pub const UNKNOWN: ChunkTime = ChunkTime(u32::MAX);
 
-    /// The time of a grant at `now`.
-    pub fn at(now: Instant) -> GrantTime {
+    /// The time of a chunk that comes at `now`.
+    pub fn at(now: Instant) -> ChunkTime {
         let millis = now.as_nanos() / 1_000_000;
-        GrantTime(millis as u32 & Self::MILLIS_MASK)
+        ChunkTime(millis as u32 & Self::MILLIS_MASK)
     }
 
     /// How long the chunk has lasted at `now`. `None` if that is not known.

@@ -68,27 +68,27 @@ impl World {
         }
     }
 
-    fn grant(&mut self, old: u64, new: u64) -> String {
+    fn add_chunk(&mut self, old: u64, new: u64) -> String {
         let chunk = Chunk { old, new };
-        let granted = self.section.grant(chunk, &self.config, self.now, BUMP_TIME);
+        let added = self.section.add_chunk(chunk, &self.config, self.now, BUMP_TIME);
         let refill_at = self.section.owned().unwrap().refill_at;
         let mut told = format!("refill above {refill_at}");
-        if let Some(StepChange { was, step, .. }) = granted.step_change {
+        if let Some(StepChange { was, step, .. }) = added.step_change {
             told += &format!(", step {was} to {step}");
         }
-        if granted.keys_must_ask {
+        if added.keys_must_ask {
             told += ", keys must ask";
             self.cursors.values_mut().for_each(Cursor::stop_fast_path);
         }
         told
     }
 
-    /// Uses up a chunk, and grants the next one `later`.
+    /// Uses up a chunk, and adds the next one `later`.
     fn next_chunk(&mut self, later: Duration) -> String {
         let size = self.use_up("a");
         self.now = self.now.after(later);
         let ceiling = self.section.owned().unwrap().ceiling;
-        self.grant(ceiling, ceiling + size * self.config.increment)
+        self.add_chunk(ceiling, ceiling + size * self.config.increment)
     }
 
     fn run(&mut self, words: &[&str]) -> String {
@@ -105,10 +105,10 @@ impl World {
             }
             ["take", key, count] => self.take(key, number(count)),
             ["use", "up", key] => format!("bump {}", self.use_up(key)),
-            ["grant", old, new] => self.grant(number(old), number(new)),
-            ["grant", old, new, "after", later] => {
+            ["chunk", old, new] => self.add_chunk(number(old), number(new)),
+            ["chunk", old, new, "after", later] => {
                 self.now = self.now.after(time(later));
-                self.grant(number(old), number(new))
+                self.add_chunk(number(old), number(new))
             }
             ["next", "chunk", "after", later] => self.next_chunk(time(later)),
             ["exhaust", max] => {
@@ -138,7 +138,7 @@ fn a_section_without_a_chunk_hands_out_nothing_and_knows_nothing() {
         take a 1 -> too few
         current a -> None
         current b -> None
-        grant 1000 1250 -> refill above 1244
+        chunk 1000 1250 -> refill above 1244
         current a -> Some(1000)
         current b -> Some(1000)
         take a 3 -> 1001..1003
@@ -152,7 +152,7 @@ fn a_section_without_a_chunk_hands_out_nothing_and_knows_nothing() {
 fn a_key_asks_its_section_twice_in_a_step() {
     transcript(expect![[r#"
         namespace step=160
-        grant 0 160 -> refill above 150
+        chunk 0 160 -> refill above 150
         take a 1 -> 1..1
         take a 149 -> 2..150 fast
         take a 1 -> 151..151, bump 151
@@ -166,12 +166,12 @@ fn a_key_asks_its_section_twice_in_a_step() {
 fn a_chunk_that_runs_low_is_refilled_to_one_step_and_a_range_may_cross_the_seam() {
     transcript(expect![[r#"
         namespace step=160
-        grant 0 160 -> refill above 150
+        chunk 0 160 -> refill above 150
         take a 150 -> 1..150
         take a 1 -> 151..151, bump 151
         take a 1 -> 152..152 fast
         # Of the 160 there are 8 left; the bump was asked for when there were 9.
-        grant 160 311 -> refill above 297
+        chunk 160 311 -> refill above 297
         take a 20 -> 153..172
     "#]]);
 }
@@ -180,20 +180,20 @@ fn a_chunk_that_runs_low_is_refilled_to_one_step_and_a_range_may_cross_the_seam(
 fn a_bump_is_asked_for_the_earlier_the_faster_numbers_go_within_bounds() {
     transcript(expect![[r#"
         namespace step=10000
-        grant 0 10000 -> refill above 9375
+        chunk 0 10000 -> refill above 9375
         use up a -> bump 9376
         # 1/16 of a step below the ceiling.
-        grant 10000 19376 after 3600s -> refill above 18751
+        chunk 10000 19376 after 3600s -> refill above 18751
         # 10 000 numbers in 28 ms, with a bump of 1 ms.
         namespace step=10000
-        grant 0 10000 -> refill above 9375
+        chunk 0 10000 -> refill above 9375
         use up a -> bump 9376
-        grant 10000 19376 after 28ms -> refill above 18662
+        chunk 10000 19376 after 28ms -> refill above 18662
         # 1/11 of a step below the ceiling.
         namespace step=10000
-        grant 0 10000 -> refill above 9375
+        chunk 0 10000 -> refill above 9375
         use up a -> bump 9376
-        grant 10000 19376 after 1ms -> refill above 18467
+        chunk 10000 19376 after 1ms -> refill above 18467
     "#]]);
 }
 
@@ -201,7 +201,7 @@ fn a_bump_is_asked_for_the_earlier_the_faster_numbers_go_within_bounds() {
 fn the_step_of_a_hot_section_grows_and_shrinks_again_within_the_bounds() {
     transcript(expect![[r#"
         namespace step=100 step_min=60 step_max=1000
-        grant 0 100 -> refill above 94
+        chunk 0 100 -> refill above 94
         next chunk after 100ms -> refill above 183, step 100 to 200
         next chunk after 100ms -> refill above 359, step 200 to 400
         next chunk after 100ms -> refill above 710, step 400 to 800
@@ -220,7 +220,7 @@ fn the_step_of_a_hot_section_grows_and_shrinks_again_within_the_bounds() {
         next chunk after 10s -> refill above 7146
         # Without bounds of its own the step stays.
         namespace step=100
-        grant 0 100 -> refill above 94
+        chunk 0 100 -> refill above 94
         next chunk after 1ms -> refill above 186
         next chunk after 3600s -> refill above 281
     "#]]);
@@ -234,7 +234,7 @@ fn no_more_than_a_step_is_ever_unused_after_a_bump() {
         step_max: Some(10_000),
         ..NamespaceConfig::new("book")
     });
-    world.grant(0, 100);
+    world.add_chunk(0, 100);
     for round in 0..40 {
         let step = world.section.step;
         let later = if round < 20 { "10ms" } else { "60s" };
@@ -250,10 +250,10 @@ fn no_more_than_a_step_is_ever_unused_after_a_bump() {
 fn a_chunk_that_is_not_adjacent_raises_every_key_above_the_hole() {
     transcript(expect![[r#"
         namespace step=10
-        grant 0 10 -> refill above 10
+        chunk 0 10 -> refill above 10
         take a 4 -> 1..4
         take b 1 -> 1..1
-        grant 20 30 -> refill above 30, keys must ask
+        chunk 20 30 -> refill above 30, keys must ask
         take a 1 -> 21..21
         take b 1 -> 21..21
         current c -> Some(20)
@@ -264,7 +264,7 @@ fn a_chunk_that_is_not_adjacent_raises_every_key_above_the_hole() {
 fn numbers_begin_at_start_and_keep_the_increment() {
     transcript(expect![[r#"
         namespace step=10 start=5 increment=100
-        grant 0 905 -> refill above 905
+        chunk 0 905 -> refill above 905
         current a -> Some(0)
         take a 1 -> 5..5
         take a 2 -> 105..205 fast
@@ -278,7 +278,7 @@ fn the_end_of_the_numbers_is_told_with_what_is_left_and_no_bump_is_asked_for_aga
     transcript(expect![[r#"
         namespace step=10 max=5
         take a 1 -> too few
-        grant 0 5 -> refill above 5
+        chunk 0 5 -> refill above 5
         take a 3 -> 1..3
         exhaust 5
         take a 3 -> exhausted, 2 left
@@ -287,7 +287,7 @@ fn the_end_of_the_numbers_is_told_with_what_is_left_and_no_bump_is_asked_for_aga
         # A greater max opens the section again.
         change max=9
         take a 1 -> too few
-        grant 5 9 -> refill above 9
+        chunk 5 9 -> refill above 9
         take a 5 -> too few
         take a 4 -> 6..9
     "#]]);
@@ -297,7 +297,7 @@ fn the_end_of_the_numbers_is_told_with_what_is_left_and_no_bump_is_asked_for_aga
 fn a_max_that_was_lowered_holds_at_once() {
     transcript(expect![[r#"
         namespace step=100
-        grant 0 100 -> refill above 94
+        chunk 0 100 -> refill above 94
         take a 4 -> 1..4
         change max=5
         take a 1 -> 5..5 fast
@@ -320,7 +320,7 @@ fn a_section_exhausted_before_its_first_chunk_hands_out_nothing_and_knows_nothin
         current a -> None
         change max=9
         take a 1 -> too few
-        grant 5 9 -> refill above 9
+        chunk 5 9 -> refill above 9
         take a 1 -> 6..6
     "#]]);
 }
@@ -329,13 +329,13 @@ fn a_section_exhausted_before_its_first_chunk_hands_out_nothing_and_knows_nothin
 fn the_end_of_the_number_space_does_not_overflow() {
     transcript(expect![[r#"
         namespace step=10 increment=9223372036854775807
-        grant 0 1 -> refill above 1
+        chunk 0 1 -> refill above 1
         take a 1 -> 1..1
         take a 1 -> too few
         exhaust 9223372036854775807
         take a 1 -> exhausted, 0 left
         namespace step=10
-        grant 9223372036854775797 9223372036854775807 -> refill above 9223372036854775807
+        chunk 9223372036854775797 9223372036854775807 -> refill above 9223372036854775807
         take a 11 -> too few
         take a 10 -> 9223372036854775798..9223372036854775807
         current a -> Some(9223372036854775807)
@@ -348,8 +348,8 @@ fn the_end_of_the_number_space_does_not_overflow() {
 #[should_panic(expected = "a chunk begins at the ceiling or above")]
 fn a_chunk_below_the_ceiling_is_a_bug() {
     let mut world = World::new(NamespaceConfig::new("book"));
-    world.grant(0, 100);
-    world.grant(50, 150);
+    world.add_chunk(0, 100);
+    world.add_chunk(50, 150);
 }
 
 /// Raises the floor of key "a", and tells what came of it.
@@ -364,7 +364,7 @@ fn raise(world: &mut World, at_least: u64) -> Option<Result<Raised, Why>> {
 fn a_raised_floor_passes_over_numbers_and_is_never_lowered() {
     let mut world = World::new(NamespaceConfig::new("book"));
     assert_eq!(raise(&mut world, 50), None, "a bump must bring the numbers");
-    world.grant(0, 100);
+    world.add_chunk(0, 100);
     let done = |floor, is_higher, passed| Some(Ok(Raised { floor, is_higher, passed }));
     assert_eq!(raise(&mut world, 50), done(50, true, 50));
     assert_eq!(raise(&mut world, 50), done(50, false, 0));
@@ -388,7 +388,7 @@ fn the_floor_of_a_whole_section_is_that_of_keys_that_were_not_asked_for() {
         ..NamespaceConfig::new("uid")
     });
     assert_eq!(world.section.raise_section(&world.config, 50), None);
-    world.grant(0, 1_000);
+    world.add_chunk(0, 1_000);
     assert!(world.take("a", 6).starts_with("100"));
     let mut raise = |at_least| {
         let raised = world.section.raise_section(&world.config, at_least);
@@ -408,7 +408,7 @@ fn the_floor_of_a_whole_section_is_that_of_keys_that_were_not_asked_for() {
 fn a_floor_between_two_numbers_passes_over_those_at_or_below_it() {
     let mut world =
         World::new(NamespaceConfig { increment: 100, start: 100, ..NamespaceConfig::new("book") });
-    world.grant(0, 1_000);
+    world.add_chunk(0, 1_000);
     let raised = raise(&mut world, 250).unwrap().unwrap();
     assert_eq!((raised.floor, raised.passed), (250, 2));
     assert!(world.take("a", 1).starts_with("300"));

@@ -132,17 +132,17 @@ impl<K: StoredKey> OwnKeys<K> {
         })?
     }
 
-    /// As [`Section::grant`], for the section in slot number `number`.
-    pub fn grant(
+    /// As [`Section::add_chunk`], for the section in slot number `number`.
+    pub fn add_chunk(
         &mut self, number: u32, chunk: Chunk, config: &NamespaceConfig, now: Instant,
         bump_time: Duration,
     ) -> Option<StepChange> {
         self.with_slot(number, config, |queued, cursor| {
-            let granted = queued.section.grant(chunk, config, now, bump_time);
-            if granted.keys_must_ask {
+            let added = queued.section.add_chunk(chunk, config, now, bump_time);
+            if added.keys_must_ask {
                 cursor.stop_fast_path();
             }
-            granted.step_change
+            added.step_change
         })?
     }
 

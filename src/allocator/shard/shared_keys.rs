@@ -163,19 +163,19 @@ impl SharedKeys {
         (self.first_waiters).watch(queued, |queued| queued.next_bump(&mut cursors, namespace))
     }
 
-    /// As [`Section::grant`], for section number `number`.
-    pub fn grant(
+    /// As [`Section::add_chunk`], for section number `number`.
+    pub fn add_chunk(
         &mut self, number: u32, chunk: Chunk, config: &NamespaceConfig, now: Instant,
         bump_time: Duration,
     ) -> Option<StepChange> {
         let section = self.sections.get_mut(number)?;
-        let granted = (self.first_waiters).watch(&mut section.queued, |queued| {
-            (queued.section).grant(chunk, config, now, bump_time)
+        let added = (self.first_waiters).watch(&mut section.queued, |queued| {
+            (queued.section).add_chunk(chunk, config, now, bump_time)
         });
-        if granted.keys_must_ask && std::mem::take(&mut section.has_fast_paths) {
+        if added.keys_must_ask && std::mem::take(&mut section.has_fast_paths) {
             self.stop_paths_of_slots(number);
         }
-        granted.step_change
+        added.step_change
     }
 
     /// Lets `act` work with section number `number`.

@@ -112,13 +112,13 @@ impl World {
         }
     }
 
-    fn grant(&mut self, key: Key<'_>, old: u64, new: u64) -> String {
+    fn add_chunk(&mut self, key: Key<'_>, old: u64, new: u64) -> String {
         let place = self.place(key);
         let chunk = Chunk { old, new };
         let config = &self.namespace.config;
         let (now, bump_time) = (Instant::from_nanos(1), Duration::ZERO);
         // All chunks come at the same moment, so that steps with bounds of their own would grow.
-        let change = self.shard.grant(place, chunk, config, now, bump_time);
+        let change = self.shard.add_chunk(place, chunk, config, now, bump_time);
         assert!(change.is_none());
         self.serve(place)
     }
@@ -171,7 +171,7 @@ impl World {
                 String::new()
             }
             ["propose", key] => self.propose(parse_key(key)),
-            ["grant", key, old, new] => self.grant(parse_key(key), number(old), number(new)),
+            ["chunk", key, old, new] => self.add_chunk(parse_key(key), number(old), number(new)),
             ["exhaust", key, max] => {
                 let place = self.place(parse_key(key));
                 let (max, config) = (number(max), &self.namespace.config);
@@ -257,7 +257,7 @@ fn the_first_touch_bumps_once_and_calls_that_come_meanwhile_wait_for_the_same_bu
         hang up 1
         # For the one that still waits.
         propose 7 -> bump 250, at most 250 unused
-        grant 7 1000 1250 -> call 2: 1001..1250, bump again
+        chunk 7 1000 1250 -> call 2: 1001..1250, bump again
         current 7 -> Some(1250)
         take 7 1 -> call 3 waits
     "#]]);
@@ -282,7 +282,7 @@ fn a_call_that_is_gone_takes_nothing() {
         take 7 60 -> call 1 waits, bump
         hang up 1
         take 7 5 -> call 2 waits
-        grant 7 0 100 -> call 2: 1..5
+        chunk 7 0 100 -> call 2: 1..5
     "#]]);
 }
 
@@ -290,7 +290,7 @@ fn a_call_that_is_gone_takes_nothing() {
 fn a_call_stands_behind_those_that_wait_although_enough_is_left_for_it() {
     transcript(expect![[r#"
         namespace step=100
-        grant 7 0 100
+        chunk 7 0 100
         take 7 200 -> call 1 waits, bump
         take 7 1 -> call 2 waits
         propose 7 -> bump 101, at most 201 unused
@@ -301,7 +301,7 @@ fn a_call_stands_behind_those_that_wait_although_enough_is_left_for_it() {
 fn calls_that_wait_are_served_in_the_order_of_their_arrival_and_small_ones_do_not_overtake() {
     transcript(expect![[r#"
         namespace step=100
-        grant 7 0 100
+        chunk 7 0 100
         take 7 1000 -> call 1 waits, bump
         take 7 1 -> call 2 waits
         take 7 1 -> call 3 waits
@@ -309,7 +309,7 @@ fn calls_that_wait_are_served_in_the_order_of_their_arrival_and_small_ones_do_no
         # Enough for all of them: 1003, of which 100 are left.
         propose 7 -> bump 903, at most 1003 unused
         # Nothing is left for the next call, so that a further bump is needed.
-        grant 7 100 1003 -> call 1: 1..1000, call 2: 1001..1001, call 3: 1002..1002, call 4: 1003..1003, bump again
+        chunk 7 100 1003 -> call 1: 1..1000, call 2: 1001..1001, call 3: 1002..1002, call 4: 1003..1003, bump again
     "#]]);
 }
 
@@ -320,11 +320,11 @@ fn a_call_that_came_while_the_bump_was_under_way_is_not_overtaken_either() {
         take 7 1 -> call 1 waits, bump
         propose 7 -> bump 100, at most 100 unused
         take 7 500 -> call 2 waits
-        grant 7 0 100 -> call 1: 1..1, bump again
+        chunk 7 0 100 -> call 1: 1..1, bump again
         # 99 are left, and the large call comes first.
         take 7 1 -> call 3 waits
         propose 7 -> bump 402, at most 501 unused
-        grant 7 100 502 -> call 2: 2..501, call 3: 502..502, bump again
+        chunk 7 100 502 -> call 2: 2..501, call 3: 502..502, bump again
     "#]]);
 }
 
@@ -332,14 +332,14 @@ fn a_call_that_came_while_the_bump_was_under_way_is_not_overtaken_either() {
 fn a_refill_is_asked_for_once_and_fills_up_to_one_step() {
     transcript(expect![[r#"
         namespace step=160
-        grant 7 0 160
+        chunk 7 0 160
         take 7 150 -> 1..150
         take 7 1 -> 151..151, bump
         # Asked for already.
         take 7 1 -> 152..152
         # With the 9 that were left when it was asked for: one step.
         propose 7 -> bump 151, at most 160 unused
-        grant 7 160 311
+        chunk 7 160 311
         # Across the seam.
         take 7 20 -> 153..172
         # Nobody waits, and enough is left.
@@ -351,21 +351,21 @@ fn a_refill_is_asked_for_once_and_fills_up_to_one_step() {
 fn a_wish_made_while_a_bump_is_under_way_does_not_swell_the_next_bump() {
     transcript(expect![[r#"
         namespace step=160
-        grant 7 0 160
+        chunk 7 0 160
         take 7 155 -> 1..155, bump
         propose 7 -> bump 155, at most 160 unused
         take 7 4 -> 156..159
-        grant 7 160 315
+        chunk 7 160 315
         take 7 155 -> 160..314, bump
         # With the one that is left: one step.
         propose 7 -> bump 159, at most 160 unused
         # Another key of the section asks it while the bump is under way.
         namespace step=160 section_size=100
-        grant 7 0 160
+        chunk 7 0 160
         take 7 155 -> 1..155, bump
         propose 7 -> bump 155, at most 160 unused
         take 8 159 -> 1..159
-        grant 7 160 315
+        chunk 7 160 315
         take 7 150 -> 156..305
         take 7 5 -> 306..310, bump
         # 155, not the 159 of key 8.
@@ -377,7 +377,7 @@ fn a_wish_made_while_a_bump_is_under_way_does_not_swell_the_next_bump() {
 fn several_wishes_before_a_bump_is_proposed_become_the_largest() {
     transcript(expect![[r#"
         namespace step=160
-        grant 7 0 160
+        chunk 7 0 160
         take 7 151 -> 1..151, bump
         take 7 4 -> 152..155
         take 7 200 -> call 1 waits
@@ -422,7 +422,7 @@ fn calls_that_wait_at_the_end_of_the_numbers_get_what_is_left_in_their_order() {
         take 7 1 -> call 5 waits
         propose 7 -> bump 100, at most 100 unused
         # Two go on waiting.
-        grant 7 0 3 -> call 1: 1..1, call 2: 2..2, call 3: 3..3, bump again
+        chunk 7 0 3 -> call 1: 1..1, call 2: 2..2, call 3: 3..3, bump again
         exhaust 7 3 -> call 4: exhausted, 0 left, call 5: exhausted, 0 left
     "#]]);
 }
@@ -441,7 +441,7 @@ fn a_key_beyond_keys_max_is_told_so_and_asks_again_once_it_is_another() {
         take 7 1 -> call 3 waits, bump
         # It was raised while the bump was under way.
         keys-max 7 2 -> bump again
-        grant 7 0 100 -> call 3: 1..1
+        chunk 7 0 100 -> call 3: 1..1
         take 7 1 -> 2..2
         change keys_max=1
         take 7 1 -> 3..3
@@ -454,7 +454,7 @@ fn a_key_beyond_keys_max_is_told_so_and_asks_again_once_it_is_another() {
         take 9 1 -> beyond a keys_max of 10
         change keys_max=0
         take 9 1 -> call 3 waits, bump
-        grant 7 0 100 -> call 3: 1..1
+        chunk 7 0 100 -> call 3: 1..1
     "#]]);
 }
 
@@ -468,7 +468,7 @@ fn calls_that_wait_for_a_section_whose_namespace_is_gone_are_dropped_and_later_o
         propose 7 -> nobody wants it
         take 7 1 -> call 3 waits, bump
         namespace of 7 is gone -> call 3 is dropped
-        grant 8 0 100 -> call 2: 1..1
+        chunk 8 0 100 -> call 2: 1..1
         take 8 100 -> call 4 waits, bump
         namespace of 8 is gone -> call 4 is dropped
         take 8 1 -> 2..2
@@ -479,14 +479,14 @@ fn calls_that_wait_for_a_section_whose_namespace_is_gone_are_dropped_and_later_o
 fn a_max_that_was_raised_while_a_call_waited_at_the_old_one_serves_it() {
     transcript(expect![[r#"
         namespace step=100 max=50
-        grant 7 0 50
+        chunk 7 0 50
         take 7 50 -> 1..50, bump
         take 7 1 -> call 1 waits
         # The bump was decided under 50; the maximum is raised before its answer is there.
         change max=1000
         exhaust 7 50 -> bump again
         propose 7 -> bump 100, at most 100 unused
-        grant 7 50 150 -> call 1: 51..51
+        chunk 7 50 150 -> call 1: 51..51
         take 7 1 -> 52..52
     "#]]);
 }
@@ -495,7 +495,7 @@ fn a_max_that_was_raised_while_a_call_waited_at_the_old_one_serves_it() {
 fn a_max_that_was_lowered_while_a_call_waited_is_told_without_a_further_bump() {
     transcript(expect![[r#"
         namespace step=100
-        grant 7 0 100
+        chunk 7 0 100
         take 7 100 -> 1..100, bump
         take 7 1 -> call 1 waits
         change max=60
@@ -507,7 +507,7 @@ fn a_max_that_was_lowered_while_a_call_waited_is_told_without_a_further_bump() {
 fn keys_of_a_shared_section_stand_at_the_floor_and_grow_apart() {
     transcript(expect![[r#"
         namespace section_size=100
-        grant 1 500 550
+        chunk 1 500 550
         take 1 10 -> 501..510, bump
         take 2 2 -> 501..502
         current 3 -> Some(500)
@@ -521,12 +521,12 @@ fn keys_of_a_shared_section_stand_at_the_floor_and_grow_apart() {
 fn a_chunk_that_is_not_adjacent_raises_every_key_of_its_section_and_of_no_other() {
     transcript(expect![[r#"
         namespace section_size=100
-        grant 1 0 10
-        grant 100 0 10
+        chunk 1 0 10
+        chunk 100 0 10
         take 1 2 -> 1..2, bump
         take 2 1 -> 1..1
         take 100 1 -> 1..1, bump
-        grant 3 20 30
+        chunk 3 20 30
         take 1 1 -> 21..21, bump
         take 2 1 -> 21..21
         take 100 1 -> 2..2
@@ -536,7 +536,7 @@ fn a_chunk_that_is_not_adjacent_raises_every_key_of_its_section_and_of_no_other(
 #[test]
 fn what_was_used_above_a_max_that_was_lowered_is_not_forgotten() {
     transcript(expect![[r#"
-        grant 7 50 100
+        chunk 7 50 100
         take 7 10 -> 51..60, bump
         change max=40
         current 7 -> Some(60)
@@ -550,15 +550,15 @@ fn closing_tells_what_was_used_of_every_section_that_got_a_chunk() {
         take 7 1 -> call 1 waits, bump
         close -> nothing
         # Used up.
-        grant 7 0 10
+        chunk 7 0 10
         take 7 10 -> 1..10, bump
         close -> section 7 used 10, skipped 0, none left
         # Not used.
-        grant 7 0 10
+        chunk 7 0 10
         close -> section 7 used 0, skipped 0, some left
         # Several, one of them without a chunk.
-        grant 7 0 10
-        grant 8 20 30
+        chunk 7 0 10
+        chunk 8 20 30
         take 8 3 -> 21..23, bump
         take 9 1 -> call 2 waits, bump
         close -> section 7 used 0, skipped 0, some left, section 8 used 23, skipped 0, some left
@@ -570,7 +570,7 @@ fn closing_tells_what_was_used_of_every_section_that_got_a_chunk() {
 fn closing_counts_what_each_key_of_a_shared_section_skips() {
     transcript(expect![[r#"
         namespace section_size=100 increment=10 start=5
-        grant 1 1000 2005
+        chunk 1 1000 2005
         take 1 3 -> 1005..1025, bump
         take 2 1 -> 1005..1005
         take 3 5 -> 1005..1045
@@ -583,7 +583,7 @@ fn closing_counts_what_each_key_of_a_shared_section_skips() {
 #[test]
 fn what_was_used_in_a_namespace_that_is_not_known_is_not_told() {
     transcript(expect![[r#"
-        grant 7 0 10
+        chunk 7 0 10
         take 7 2 -> 1..2, bump
         close without namespaces -> nothing
     "#]]);
@@ -592,7 +592,7 @@ fn what_was_used_in_a_namespace_that_is_not_known_is_not_told() {
 #[test]
 fn names_and_ids_of_one_namespace_and_the_same_key_of_two_stay_apart() {
     transcript(expect![[r#"
-        grant seven 0 100
+        chunk seven 0 100
         take seven 3 -> 1..3, bump
         take 7 1 -> call 1 waits, bump
         go to namespace 2
@@ -604,7 +604,7 @@ fn names_and_ids_of_one_namespace_and_the_same_key_of_two_stay_apart() {
     // A name with the bytes of an id.
     let mut world = World::new(step_100());
     let bytes = 7u64.to_le_bytes();
-    world.grant(Key::Name(&bytes), 0, 100);
+    world.add_chunk(Key::Name(&bytes), 0, 100);
     assert_eq!(world.take_and_tell(Key::Name(&bytes), 3), "1..3");
     assert_eq!(world.take_and_tell(Key::Id(7), 1), "call 1 waits, bump");
     world.namespace.id = NamespaceId(2);
@@ -616,7 +616,7 @@ fn names_and_ids_of_one_namespace_and_the_same_key_of_two_stay_apart() {
 fn many_keys_stay_apart_while_the_tables_grow() {
     let mut world = World::new(step_100());
     for id in 0..5_000 {
-        world.grant(Key::Id(id), id, id + 100);
+        world.add_chunk(Key::Id(id), id, id + 100);
     }
     for id in 0..5_000 {
         let first = id + 1;

@@ -14,7 +14,7 @@ fn slot() -> OwnSlot<u64> {
 }
 
 fn owned(floor: u64, ceiling: u64, refill_at: u64) -> Owned {
-    Owned { floor, ceiling, refill_at, granted_at: GrantTime::at(Instant::from_nanos(5_000_000)) }
+    Owned { floor, ceiling, refill_at, came_at: ChunkTime::at(Instant::from_nanos(5_000_000)) }
 }
 
 #[test]
@@ -39,9 +39,9 @@ fn what_was_put_comes_back() {
     let fresh = owned(1_000, 2_000, 1_940);
     assert!(slot.put(Some(&fresh), ONES));
     assert_eq!(slot.owned(ONES), Some(fresh));
-    let granted_at = slot.owned(ONES).unwrap().granted_at;
+    let came_at = slot.owned(ONES).unwrap().came_at;
     let now = Instant::from_nanos(12_000_000);
-    assert_eq!(granted_at.lasted_at(now), Some(Duration::from_millis(7)));
+    assert_eq!(came_at.lasted_at(now), Some(Duration::from_millis(7)));
     // The first number is the first above the floor.
     assert_eq!(slot.cursor.next(), 1_001);
     assert_eq!(slot.cursor.fast_limit(), 1_940);

@@ -31,11 +31,11 @@ impl World {
         taken.unwrap().0
     }
 
-    fn grant(&mut self, number: u32, old: u64, new: u64) -> usize {
+    fn add_chunk(&mut self, number: u32, old: u64, new: u64) -> usize {
         let chunk = Chunk { old, new };
         let config = &self.namespace.config;
         let (now, bump_time) = (Instant::from_nanos(1), Duration::ZERO);
-        self.keys.grant(number, chunk, config, now, bump_time);
+        self.keys.add_chunk(number, chunk, config, now, bump_time);
         let mut served = Vec::new();
         self.keys.serve(&self.hasher, number, &self.namespace, &mut served);
         served.len()
@@ -52,14 +52,14 @@ fn a_section_is_expanded_while_a_bump_is_pending() {
     let call = world.take(7, 1);
     assert!(matches!(call, TakeAnswer::Later(_)));
     assert_eq!(world.expanded(), 1);
-    assert_eq!(world.grant(0, 0, 100), 1);
+    assert_eq!(world.add_chunk(0, 0, 100), 1);
     assert_eq!(world.expanded(), 0);
     assert!(matches!(world.take(7, 50), TakeAnswer::Done(Ok(_))));
     assert_eq!(world.expanded(), 0);
     // Below the margin: a bump is wanted.
     assert!(matches!(world.take(7, 45), TakeAnswer::Done(Ok(_))));
     assert_eq!(world.expanded(), 1);
-    world.grant(0, 100, 196);
+    world.add_chunk(0, 100, 196);
     assert_eq!(world.expanded(), 0);
 }
 
@@ -67,36 +67,36 @@ fn a_section_is_expanded_while_a_bump_is_pending() {
 fn an_exhausted_section_and_one_with_a_step_of_its_own_stay_expanded() {
     let mut world = World::new("step=100 step_max=1000");
     let _call = world.take(7, 1);
-    world.grant(0, 0, 100);
+    world.add_chunk(0, 0, 100);
     assert_eq!(world.expanded(), 0);
     // The second chunk comes at the same moment as the first, so that the step doubles.
-    world.grant(0, 100, 200);
+    world.add_chunk(0, 100, 200);
     assert_eq!(world.expanded(), 1);
     let mut world = World::new("step=100 max=50");
     let _call = world.take(7, 1);
-    world.grant(0, 0, 50);
+    world.add_chunk(0, 0, 50);
     assert_eq!(world.expanded(), 0);
     let config = &world.namespace.config;
     world.keys.with_section(0, config, |queued| queued.section.exhaust(50));
     assert_eq!(world.expanded(), 1);
     world.namespace.config.max = 1_000;
-    world.grant(0, 50, 150);
+    world.add_chunk(0, 50, 150);
     assert_eq!(world.expanded(), 0);
 }
 
 #[test]
-fn a_chunk_may_be_granted_to_a_section_that_was_not_bumped_and_while_its_bump_is_pending() {
+fn a_chunk_may_be_added_to_a_section_that_was_not_bumped_and_while_its_bump_is_pending() {
     let mut world = World::new("step=100");
     let hash = world.hasher.key(NamespaceId(1), Key::Id(7));
     let (number, _) = world.keys.insert(&world.hasher, hash, &world.namespace, &7);
-    assert_eq!(world.grant(number, 500, 600), 0);
+    assert_eq!(world.add_chunk(number, 500, 600), 0);
     let TakeAnswer::Done(Ok(range)) = world.take(7, 1) else {
-        panic!("the chunk was granted");
+        panic!("the chunk was added");
     };
     assert_eq!((range.first, world.expanded()), (501, 0));
     let call = world.take(8, 1);
     assert!(matches!(call, TakeAnswer::Later(_)));
-    assert_eq!(world.grant(1, 900, 1_000), 1);
+    assert_eq!(world.add_chunk(1, 900, 1_000), 1);
     assert_eq!(world.expanded(), 0);
 }
 
@@ -105,14 +105,14 @@ fn the_memory_of_expanded_sections_is_freed() {
     let mut world = World::new("step=100");
     let idle = {
         let _call = world.take(0, 1);
-        world.grant(0, 0, 100);
+        world.add_chunk(0, 0, 100);
         world.keys.expanded.allocation_size()
     };
     let calls: Vec<TakeAnswer> = (1..10_000).map(|id| world.take(id, 1)).collect();
     assert_eq!(world.expanded(), calls.len());
     let busy = world.keys.expanded.allocation_size();
     for number in 1..10_000 {
-        assert_eq!(world.grant(number, 0, 100), 1);
+        assert_eq!(world.add_chunk(number, 0, 100), 1);
     }
     assert_eq!(world.expanded(), 0);
     let after = world.keys.expanded.allocation_size();

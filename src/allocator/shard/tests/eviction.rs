@@ -121,7 +121,7 @@ impl Cluster {
         let shard = &mut self.world.shard;
         if let Some(chunk) = epoch_chunk.filter(|_| has_nothing && !shard.is_being_evicted(id)) {
             let (now, bump_time) = (Instant::from_nanos(1), Duration::ZERO);
-            shard.grant(place, chunk, config, now, bump_time);
+            shard.add_chunk(place, chunk, config, now, bump_time);
         }
     }
 
@@ -245,7 +245,7 @@ impl Cluster {
                 chunk
             });
             let (now, bump_time) = (Instant::from_nanos(1), Duration::ZERO);
-            (self.world.shard).grant(place, chunk, &namespace.config, now, bump_time);
+            (self.world.shard).add_chunk(place, chunk, &namespace.config, now, bump_time);
             let mut served = Vec::new();
             if self.world.shard.serve(&self.world.hasher, place, &namespace, &mut served) {
                 self.to_bump.push(place);

@@ -54,8 +54,8 @@ fn shown(raised: Raised) -> (u64, bool, u64) {
 #[test]
 fn a_raised_section_has_no_key_at_or_below_its_floor_not_even_one_on_its_fast_path() {
     let mut world = world(100);
-    world.grant(Key::Id(1), 0, 1_000);
-    world.grant(Key::Id(100), 0, 1_000);
+    world.add_chunk(Key::Id(1), 0, 1_000);
+    world.add_chunk(Key::Id(100), 0, 1_000);
     assert_eq!(world.take_and_tell(Key::Id(1), 10), "1..10");
     assert_eq!(world.take_and_tell(Key::Id(2), 1), "1..1");
     assert_eq!(world.take_and_tell(Key::Id(3), 600), "1..600");
@@ -79,7 +79,7 @@ fn a_raised_section_has_no_key_at_or_below_its_floor_not_even_one_on_its_fast_pa
 fn small_sections_of_a_large_shard_are_raised_and_no_other_key_is() {
     let mut world = world(5);
     for section in 0..200 {
-        world.grant(Key::Id(section * 5), 0, 1_000);
+        world.add_chunk(Key::Id(section * 5), 0, 1_000);
         for id in section * 5..section * 5 + 5 {
             assert_eq!(world.take_and_tell(Key::Id(id), 2), "1..2");
         }
@@ -97,7 +97,7 @@ fn small_sections_of_a_large_shard_are_raised_and_no_other_key_is() {
 #[test]
 fn keys_in_pages_are_raised_with_their_section() {
     let mut world = world(100_000);
-    world.grant(Key::Id(0), 0, 1_000);
+    world.add_chunk(Key::Id(0), 0, 1_000);
     for id in 0..1_000 {
         assert_eq!(world.take_and_tell(Key::Id(id), 3), "1..3");
     }
@@ -111,7 +111,7 @@ fn keys_in_pages_are_raised_with_their_section() {
 #[test]
 fn a_section_that_lacks_the_numbers_waits_for_a_bump_behind_the_calls_before() {
     let mut world = world(100);
-    world.grant(Key::Id(1), 0, 10);
+    world.add_chunk(Key::Id(1), 0, 10);
     assert_eq!(world.take_and_tell(Key::Id(1), 8), "1..8, bump");
     assert_eq!(world.take_and_tell(Key::Id(1), 5), "call 1 waits");
     let mut later = world.raise_later(2, 5_000);
@@ -120,14 +120,14 @@ fn a_section_that_lacks_the_numbers_waits_for_a_bump_behind_the_calls_before() {
     let size = world.shard.next_bump(place, &world.namespace);
     let size = size.expect("a bump");
     assert_eq!(size.up_to, 5_000);
-    let told = world.grant(Key::Id(1), 10, 5_000);
+    let told = world.add_chunk(Key::Id(1), 10, 5_000);
     assert_eq!(told, "call 1: 9..13, bump again");
     let raised = later.try_recv().expect("an answer");
     assert_eq!(raised.map(shown), Ok((5_000, true, 5_000)));
     // The keys that were served before must ask.
     assert_eq!(world.take_and_tell(Key::Id(1), 1), "call 3 waits");
     assert_eq!(world.current_of(1), Some(5_000));
-    let told = world.grant(Key::Id(1), 5_000, 6_000);
+    let told = world.add_chunk(Key::Id(1), 5_000, 6_000);
     assert_eq!(told, "call 2: 5001..5001, call 3: 5001..5001");
 }
 
@@ -139,7 +139,7 @@ fn a_bump_for_the_floor_of_a_section_that_nobody_uses_leaves_next_to_nothing_unu
     let size = world.shard.next_bump(place, &world.namespace);
     let size = size.expect("a bump");
     assert_eq!((size.numbers, size.unused_max, size.up_to), (0, 1, 5_000));
-    world.grant(Key::Id(7), 300, 5_000);
+    world.add_chunk(Key::Id(7), 300, 5_000);
     let raised = later.try_recv().expect("an answer");
     assert_eq!(raised.map(shown), Ok((5_000, true, 4_700)));
     assert_eq!(world.shard.footprint().keys, 0);
@@ -165,7 +165,7 @@ fn a_bump_that_asks_where_a_new_key_stands_names_a_step() {
 #[test]
 fn a_floor_that_the_ceiling_has_reached_claims_nothing_of_what_stays_unused() {
     let mut world = world(100);
-    world.grant(Key::Id(1), 0, 10_000);
+    world.add_chunk(Key::Id(1), 0, 10_000);
     assert_eq!(world.take_and_tell(Key::Id(1), 1_000), "1..1000");
     assert_eq!(world.take_and_tell(Key::Id(1), 9_500), "call 1 waits, bump");
     let mut later = world.raise_later(2, 1_001);
@@ -174,7 +174,7 @@ fn a_floor_that_the_ceiling_has_reached_claims_nothing_of_what_stays_unused() {
     let place = world.place(Key::Id(1));
     let size = world.shard.next_bump(place, &world.namespace).expect("a bump");
     assert_eq!((size.numbers, size.unused_max, size.up_to), (0, u64::MAX, 1_001));
-    world.grant(Key::Id(1), 10_000, 10_001);
+    world.add_chunk(Key::Id(1), 10_000, 10_001);
     assert_eq!(later.try_recv().expect("an answer").map(shown), Ok((1_001, true, 1_001)));
     assert_eq!(world.take_and_tell(Key::Id(1), 1), "1002..1002");
 }
@@ -182,7 +182,7 @@ fn a_floor_that_the_ceiling_has_reached_claims_nothing_of_what_stays_unused() {
 #[test]
 fn no_bump_is_made_for_a_floor_above_a_max_that_was_lowered_meanwhile() {
     let mut world = world(100);
-    world.grant(Key::Id(1), 0, 1_000);
+    world.add_chunk(Key::Id(1), 0, 1_000);
     let mut later = world.raise_later(2, 5_000);
     world.namespace.config.max = 4_999;
     let place = world.place(Key::Id(1));
@@ -193,7 +193,7 @@ fn no_bump_is_made_for_a_floor_above_a_max_that_was_lowered_meanwhile() {
 #[test]
 fn a_term_that_closes_says_that_the_numbers_up_to_the_floor_were_used() {
     let mut world = world(100);
-    world.grant(Key::Id(1), 0, 1_000);
+    world.add_chunk(Key::Id(1), 0, 1_000);
     assert_eq!(world.take_and_tell(Key::Id(1), 10), "1..10");
     assert_eq!(world.raise_now(2, 400), (400, true, 400));
     assert_eq!(world.take_and_tell(Key::Id(3), 5), "401..405");
@@ -204,7 +204,7 @@ fn a_term_that_closes_says_that_the_numbers_up_to_the_floor_were_used() {
 #[test]
 fn a_section_that_is_evicted_after_its_floor_was_raised_goes_on_above_it() {
     let mut world = world(100);
-    world.grant(Key::Id(1), 0, 1_000);
+    world.add_chunk(Key::Id(1), 0, 1_000);
     assert_eq!(world.take_and_tell(Key::Id(1), 10), "1..10");
     assert_eq!(world.raise_now(2, 400), (400, true, 400));
     let mut swept = Swept::default();
@@ -217,7 +217,7 @@ fn a_section_that_is_evicted_after_its_floor_was_raised_goes_on_above_it() {
     assert_eq!(world.current_of(77), Some(400), "while it is being evicted");
     let mut later = world.raise_later(2, 300);
     assert_eq!(world.shard.end_eviction(&swept.evicted[0].section), None);
-    world.grant(Key::Id(1), 400, 1_400);
+    world.add_chunk(Key::Id(1), 400, 1_400);
     let raised = later.try_recv().expect("an answer");
     assert_eq!(raised.map(shown), Ok((400, false, 0)));
     assert_eq!(world.take_and_tell(Key::Id(1), 1), "401..401");
@@ -226,7 +226,7 @@ fn a_section_that_is_evicted_after_its_floor_was_raised_goes_on_above_it() {
 #[test]
 fn a_floor_that_is_raised_while_changes_are_tracked_is_a_change() {
     let mut world = world(100);
-    world.grant(Key::Id(1), 0, 1_000);
+    world.add_chunk(Key::Id(1), 0, 1_000);
     world.shard.begin_tracking(Tracking(1));
     let changes = |shard: &mut Shard| shard.shared.take_section_changes(10).len();
     assert_eq!(changes(&mut world.shard), 1);
@@ -242,7 +242,7 @@ fn keys_that_must_ask_again_are_no_changes() {
     for (section_size, sections) in [(5, 200), (100_000, 1)] {
         let mut world = world(section_size);
         for section in 0..sections {
-            world.grant(Key::Id(section * section_size), 0, 1_000);
+            world.add_chunk(Key::Id(section * section_size), 0, 1_000);
         }
         for id in (0..200).map(|id| id * 5) {
             assert_eq!(world.take_and_tell(Key::Id(id), 1), "1..1");
@@ -261,7 +261,7 @@ fn keys_that_must_ask_again_are_no_changes() {
 fn a_floor_above_max_or_of_a_section_beyond_keys_max_is_refused() {
     let mut world = world(100);
     world.namespace.config.max = 500;
-    world.grant(Key::Id(1), 0, 500);
+    world.add_chunk(Key::Id(1), 0, 500);
     let raised = world.raise_section(1, 501).0;
     assert!(matches!(raised, RaiseAnswer::Done(Err(Why::AboveMax { max: 500 }))));
     assert_eq!(world.raise_now(1, 500), (500, true, 500));

@@ -10,8 +10,8 @@ fn world() -> World {
         ..NamespaceConfig::new("uid")
     });
     // A section whose ids lie close together, and one with ids far apart.
-    world.grant(Key::Id(0), 0, 1_000);
-    world.grant(Key::Id(100), 5_000, 6_000);
+    world.add_chunk(Key::Id(0), 0, 1_000);
+    world.add_chunk(Key::Id(100), 5_000, 6_000);
     for id in (0..100).chain((100..200).step_by(10)) {
         assert!(world.take_and_tell(Key::Id(id), 1).contains(".."));
     }
@@ -67,15 +67,15 @@ fn sections_that_nobody_asked_for_go_with_all_their_keys_and_their_numbers_are_g
     assert_eq!(world.evict(), (vec![], 0));
     assert_eq!(world.counts(), (0, 0));
     // Other sections.
-    world.grant(Key::Id(200), 0, 1_000);
-    world.grant(Key::Id(300), 0, 1_000);
+    world.add_chunk(Key::Id(200), 0, 1_000);
+    world.add_chunk(Key::Id(300), 0, 1_000);
     assert!(
         world.place(Key::Id(200)) == SectionPlace::Shared(0)
             || world.place(Key::Id(300)) == SectionPlace::Shared(0)
     );
     assert_eq!(world.take_and_tell(Key::Id(200), 1), "1..1");
     assert_eq!(world.take_and_tell(Key::Id(8), 1), "call 1 waits, bump");
-    assert_eq!(world.grant(Key::Id(8), 11, 1_011), "call 1: 12..12");
+    assert_eq!(world.add_chunk(Key::Id(8), 11, 1_011), "call 1: 12..12");
 }
 
 #[test]
@@ -99,8 +99,8 @@ fn a_section_that_waits_for_a_bump_stays_and_so_do_all_while_changes_are_tracked
         assert_eq!(world.evict(), (vec![], 0));
         assert!(world.propose(Key::Id(7)).starts_with("bump "));
     }
-    world.grant(Key::Id(7), 1_000, 3_000);
-    world.grant(Key::Id(110), 6_000, 7_000);
+    world.add_chunk(Key::Id(7), 1_000, 3_000);
+    world.add_chunk(Key::Id(110), 6_000, 7_000);
     world.shard.begin_tracking(Tracking(1));
     for _ in 0..3 {
         assert_eq!(world.evict(), (vec![], 0));
@@ -127,7 +127,7 @@ fn a_key_whose_slot_is_still_there_takes_nothing_of_what_its_section_had() {
     }
     // It is asked for again: the rest of its slots stays.
     assert_eq!(world.evict(), (vec![], 0));
-    let told = world.grant(Key::Id(110), 5_001, 6_001);
+    let told = world.add_chunk(Key::Id(110), 5_001, 6_001);
     assert!(told.starts_with("call 1: 5002..5002, call 2: 5002..5002"));
     assert_eq!(world.take_and_tell(Key::Id(190), 1), "5003..5003");
 }

@@ -57,7 +57,7 @@ fn bytes_of_resident_memory_for_each_key() {
             let chunk = Chunk { old, new };
             let (now, bump_time) = (Instant::from_nanos(1), Duration::ZERO);
             let shard = &mut shards[shard];
-            let change = shard.grant(place, chunk, &namespace.config, now, bump_time);
+            let change = shard.add_chunk(place, chunk, &namespace.config, now, bump_time);
             assert!(change.is_none());
             assert!(!shard.serve(&hasher, place, &namespace, &mut served));
             served.drain(..).for_each(|one| one.tell(&counts));
@@ -93,7 +93,7 @@ fn measure_uids(ids: impl Iterator<Item = u64>) {
             let (old, new) = (0, 10_000);
             let chunk = Chunk { old, new };
             let (now, bump_time) = (Instant::from_nanos(1), Duration::ZERO);
-            let change = shard.grant(place, chunk, &namespace.config, now, bump_time);
+            let change = shard.add_chunk(place, chunk, &namespace.config, now, bump_time);
             assert!(change.is_none());
         }
         let taken = shard.take(hash, &namespace, key, 1);
