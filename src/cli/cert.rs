@@ -85,7 +85,7 @@ struct Node {
     #[arg(long = "host", required = true, value_delimiter = ',', value_name = "HOST")]
     hosts: Vec<String>,
     #[command(flatten)]
-    leaf: LeafArguments,
+    signed: SignedArguments,
 }
 
 #[derive(Debug, Args)]
@@ -97,12 +97,12 @@ struct Client {
     #[arg(long)]
     name: String,
     #[command(flatten)]
-    leaf: LeafArguments,
+    signed: SignedArguments,
 }
 
 /// A certificate that a CA signs.
 #[derive(Debug, Args)]
-struct LeafArguments {
+struct SignedArguments {
     #[command(flatten)]
     directory: Directory,
     /// For how many days it is valid; no longer than the CA
@@ -121,8 +121,8 @@ impl Cert {
         let now_ms = BootClock.wall_ms();
         let (made, json) = match self.command {
             CertCommand::Ca(ca) => (ca.make(now_ms), ca.directory.json),
-            CertCommand::Node(node) => (node.make(now_ms), node.leaf.directory.json),
-            CertCommand::Client(client) => (client.make(now_ms), client.leaf.directory.json),
+            CertCommand::Node(node) => (node.make(now_ms), node.signed.directory.json),
+            CertCommand::Client(client) => (client.make(now_ms), client.signed.directory.json),
         };
         let shown = made.and_then(|(value, text)| output::result(json, &value, &text));
         shown.map_err(|error| error.in_json(json))
@@ -247,14 +247,14 @@ fn told_of_ca(certificates: &Path, key: &Path, kept: Option<&Path>, until: u64) 
 
 impl Node {
     fn make(&self, now_ms: u64) -> Result<Made, CommandError> {
-        let Node { cluster, node_id, hosts, leaf } = self;
+        let Node { cluster, node_id, hosts, signed } = self;
         check("cluster", cluster)?;
         let hosts: Result<Vec<SanType>, _> = hosts.iter().map(|text| host(text)).collect();
         let uri = node_uri(cluster, *node_id);
         let subject =
             CertificateSubject::node(format!("node {node_id} of {cluster}"), uri.clone(), hosts?);
-        let made = leaf.make(&format!("node-{node_id}"), subject.map_err(cannot_make)?, now_ms)?;
-        let authority = leaf.directory.file("ca.crt").display().to_string();
+        let made = signed.make(&format!("node-{node_id}"), subject.map_err(cannot_make)?, now_ms)?;
+        let authority = signed.directory.file("ca.crt").display().to_string();
         let settings = [
             ("tls_cert", &made.certificate),
             ("tls_key", &made.key),
@@ -263,7 +263,7 @@ impl Node {
             ("peer_tls_ca", &authority),
         ];
         let lines = settings.map(|(name, path)| format!("\n{name} = {path:?}")).concat();
-        let told = match leaf.replace {
+        let told = match signed.replace {
             // The node has its settings.
             true => String::new(),
             // The right values of tls and peer_tls depend on the cluster: one value for all would open the ports of some.
@@ -285,13 +285,13 @@ impl Node {
 
 impl Client {
     fn make(&self, now_ms: u64) -> Result<Made, CommandError> {
-        let Client { cluster, name, leaf } = self;
+        let Client { cluster, name, signed } = self;
         check("cluster", cluster)?;
         check("name", name)?;
         let uri = client_uri(cluster, name);
         let subject =
             CertificateSubject::client(format!("client {name} of {cluster}"), uri.clone());
-        let made = leaf.make(&format!("client-{name}"), subject.map_err(cannot_make)?, now_ms)?;
+        let made = signed.make(&format!("client-{name}"), subject.map_err(cannot_make)?, now_ms)?;
         let mut value = made.value(cluster, &uri);
         value["name"] = json!(name);
         Ok((value, made.text()))
@@ -323,7 +323,7 @@ impl Written {
     }
 }
 
-impl LeafArguments {
+impl SignedArguments {
     /// Makes the files `name.crt` and `name.key`.
     fn make(
         &self, name: &str, subject: CertificateSubject, now_ms: u64,

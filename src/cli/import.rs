@@ -140,7 +140,7 @@ impl Import {
         rewind(file).map_err(|error| cannot_read(&shown, &error))?;
         let lower = sending.read_back(file, &bar).await?;
         bar.finish_and_clear();
-        // Also if keys are lower: it claims that they are raised, and the next import must not skip them.
+        // Also if keys are lower: it says that they are raised, and the next import must not skip them.
         let removed = beside.as_ref().map_or(Ok(()), |path| progress::remove(path));
         if lower.all > 0 {
             let kept = beside.as_deref().filter(|_| removed.is_err());

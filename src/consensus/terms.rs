@@ -13,19 +13,19 @@ const TERM_STEP_MAX: u64 = 1 << 40;
 /// No term is accepted above this, so that there is always a next one.
 const TERM_MAX: u64 = 1 << 63;
 
-/// Refuses the term `claimed` in a message if no honest node has come to it. `known` is the term that
+/// Refuses the term `named` in a message if no honest node has come to it. `known` is the term that
 /// this node knows of.
 ///
 /// # Errors
-/// If `claimed` is more than [`TERM_STEP_MAX`] above `known`, or above [`TERM_MAX`]: a text that says what
+/// If `named` is more than [`TERM_STEP_MAX`] above `known`, or above [`TERM_MAX`]: a text that says what
 /// to do.
-pub fn check(known: u64, claimed: u64) -> Result<(), String> {
+pub fn check(known: u64, named: u64) -> Result<(), String> {
     let max = known.saturating_add(TERM_STEP_MAX).min(TERM_MAX);
-    if claimed <= max {
+    if named <= max {
         return Ok(());
     }
     Err(format!(
-        "it speaks of term {claimed}; the term here is {known}, and no cluster holds so many \
+        "it speaks of term {named}; the term here is {known}, and no cluster holds so many \
          elections: its data directory or its memory is damaged; stop that node"
     ))
 }

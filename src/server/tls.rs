@@ -1,13 +1,14 @@
 //! TLS: which certificates a node shows, and which certificates of others it accepts.
 //!
 //! `material.rs` reads the files of one side. `certificates.rs` has what is in use, and takes files that change. `peer.rs`
-//! connects to peers. `leaf.rs` reads what a certificate says. Connections that come begin in `connections/opening.rs`.
+//! connects to peers. `certificate_facts.rs` reads what a certificate says. Connections that come begin in
+//! `connections/opening.rs`.
 //!
 //! Invariant: a connection that was meant to speak TLS never goes on without. Files that do not fit together are never used:
 //! the node does not start with them, and a running one goes on with those that it has.
 
+mod certificate_facts;
 mod certificates;
-mod leaf;
 mod material;
 mod peer;
 #[cfg(test)]
@@ -27,8 +28,8 @@ use crate::{
     node::{CertificateReader, Config, FileRead, config::ConfigError},
 };
 
+pub use certificate_facts::CertificateFacts;
 pub use certificates::Certificates;
-pub use leaf::Leaf;
 pub use material::cas;
 pub use peer::PeerConnector;
 

@@ -12,7 +12,7 @@ use crate::version;
 /// The version of the format that this release writes and reads.
 pub const VERSION: u8 = 12;
 
-/// The largest value, in bytes. A value that claims to be larger is refused before memory is allocated
+/// The largest value, in bytes. A value that says it is larger is refused before memory is allocated
 /// for it.
 const VALUE_BYTES_MAX: usize = 64 << 20;
 

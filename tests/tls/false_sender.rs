@@ -15,20 +15,20 @@ async fn nothing_is_taken_from_a_member_that_speaks_in_the_name_of_another_one()
     let term = cluster.client(leader).status().await.expect("the status").term;
     let before = cluster.client(leader).next(1).await.expect("a number");
     // In the name of a follower to the leader, and in that of the leader to a follower.
-    for (claimed, to) in [(other, leader), (leader, other)] {
+    for (named, to) in [(other, leader), (leader, other)] {
         let certified = (liar, incarnation(&cluster, liar));
         let mut speaker = speaker(&cluster, &certificates, certified, to, term);
         (speaker.header.from, speaker.header.from_incarnation) =
-            (claimed, incarnation(&cluster, claimed));
+            (named, incarnation(&cluster, named));
         let answers = in_time("answers", speaker.say_all("in-the-name-of-another")).await;
         let said: BTreeSet<String> = answers.iter().map(|(name, _)| (*name).to_owned()).collect();
         assert_eq!(said, methods(), "a method was not tried");
         for (method, answer) in answers {
-            let what = format!("{method} of node {claimed} to node {to}");
+            let what = format!("{method} of node {named} to node {to}");
             let refused = answer.expect_err(&what);
             assert_eq!(refused.code(), Code::FailedPrecondition, "{what}: {refused}");
             let why = format!(
-                "a message of node {claimed} came over a connection whose certificate is node {liar}'s"
+                "a message of node {named} came over a connection whose certificate is node {liar}'s"
             );
             assert!(refused.message().contains(&why), "{what}: {refused}");
         }

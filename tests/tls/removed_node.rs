@@ -348,10 +348,10 @@ async fn a_removed_node_is_refused_also_where_no_leader_is_heard_and_an_unknown_
             unknown.peer.pre_vote(candidacy).await.ok()
         })
         .await;
-        // It is refused with any data directory that it claims to have.
+        // It is refused with any data directory that it says it has.
         for incarnation in [removed, removed + 1] {
-            let claimed = (REMOVED, incarnation);
-            let mut speaker = speaker(&cluster, &certificates, claimed, alone, term);
+            let named = (REMOVED, incarnation);
+            let mut speaker = speaker(&cluster, &certificates, named, alone, term);
             may_say_hello_alone(&mut speaker, "where-no-leader-is-heard").await;
         }
         let candidacy = unknown.candidacy();

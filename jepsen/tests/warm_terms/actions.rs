@@ -96,7 +96,7 @@ impl Rules {
         if self.check == Check::Happens(Event::SuccessorWentOn) {
             leads.taken_over = leads.memory.map_or(0, |chunk| chunk.ceiling);
         }
-        let claimed = match held {
+        let handed_off = match held {
             None if !self.keep(TakesOverWhatItHolds) => end.map(|end| end.digest),
             _ => held,
         };
@@ -104,7 +104,7 @@ impl Rules {
             state.nodes[n].received = None;
         }
         let entry =
-            claimed.map_or(Entry::BeginEpoch, |digest| Entry::TakeOver { successor: n, digest });
+            handed_off.map_or(Entry::BeginEpoch, |digest| Entry::TakeOver { successor: n, digest });
         self.log(state, n, entry)
     }
 

@@ -67,10 +67,10 @@ impl Members {
     }
 
     /// Notes what a request says that names `peer` as its sender, and logs it if that node runs another release.
-    pub(super) fn note_claim(&self, peer: NodeId, claimed: &Introduction) {
-        // A stranger may claim any id.
+    pub(super) fn note_request(&self, peer: NodeId, told: &Introduction) {
+        // A stranger may name any id.
         if self.group.membership.members().contains_key(&peer) {
-            warn_of(peer, self.introductions.note_claim(peer, claimed));
+            warn_of(peer, self.introductions.note_request(peer, told));
         }
     }
 

@@ -68,12 +68,12 @@ impl Introductions {
 
     /// Notes what a request says that names `peer` as its sender. Anybody may have sent it. If it says anything new, the member
     /// is to be asked at its own address; what it answered last counts until then. Returns as [`Introductions::note`].
-    pub fn note_claim(&self, peer: NodeId, claimed: &Introduction) -> Option<String> {
+    pub fn note_request(&self, peer: NodeId, told: &Introduction) -> Option<String> {
         let mut known = self.0.lock();
-        if known.answered.get(&peer) != Some(claimed) {
+        if known.answered.get(&peer) != Some(told) {
             known.doubted.insert(peer);
         }
-        known.note_build(peer, &claimed.build)
+        known.note_build(peer, &told.build)
     }
 
     /// True if `peer` is to be asked who it is: it has not told, or somebody has said something else in its name.

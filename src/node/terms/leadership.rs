@@ -118,11 +118,11 @@ impl LedTerms {
     async fn take_chunks(&self, lease: &TermLease) -> Option<(u64, Option<ReceivedMemory>)> {
         let held = self.held_memory.take(lease.term());
         let held = held.map(|(memory, digest)| (memory, (self.config.node_id, digest)));
-        let (memory, claim) = match is_planted(Bug::StrangerTakesOver) {
+        let (memory, handed_off) = match is_planted(Bug::StrangerTakesOver) {
             false => held.unzip(),
             true => (None, self.handed_off()),
         };
-        if let Some((successor, digest)) = claim {
+        if let Some((successor, digest)) = handed_off {
             let take_over = Command::TakeOver { successor, digest };
             match self.propose_first(lease, take_over).await? {
                 Ok(epoch) => return Some((epoch, memory)),

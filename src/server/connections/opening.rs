@@ -27,7 +27,7 @@ use crate::{
     node::{Access, RefusedCertificate},
     server::{
         rare_warning::RareWarning,
-        tls::{Certificates, Leaf},
+        tls::{CertificateFacts, Certificates},
     },
 };
 
@@ -220,17 +220,17 @@ impl Handshakes {
             who: who.unwrap_or(UNKNOWN).to_owned(),
             why: format!("its certificate: {why}"),
         };
-        let leaf = Leaf::read(certificate).map_err(|why| refused(None, why))?;
-        if let Some(why) = leaf.invalid_at(SystemTime::now()) {
-            return Err(refused(leaf.client(), format!("it {why}")));
+        let facts = CertificateFacts::read(certificate).map_err(|why| refused(None, why))?;
+        if let Some(why) = facts.invalid_at(SystemTime::now()) {
+            return Err(refused(facts.client(), format!("it {why}")));
         }
         match &self.cluster {
-            None => Ok(match leaf.client() {
+            None => Ok(match facts.client() {
                 Some(uri) => Stream::from(stream).of_client(uri),
                 None => Stream::from(stream),
             }),
             Some(cluster) => {
-                let node = leaf.node_of(cluster).map_err(|why| refused(leaf.client(), why))?;
+                let node = facts.node_of(cluster).map_err(|why| refused(facts.client(), why))?;
                 Ok(Stream::from(stream).of_node(node))
             }
         }

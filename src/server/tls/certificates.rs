@@ -97,7 +97,7 @@ impl Certificates {
 
     /// For how many seconds the certificate is valid; fewer than 0 if it has ended.
     pub fn seconds_left(&self) -> f64 {
-        let left = self.current.load().leaf.seconds_left(SystemTime::now());
+        let left = self.current.load().facts.seconds_left(SystemTime::now());
         #[allow(clippy::cast_precision_loss)] // Less than 2^52 s.
         let left = left as f64;
         left
@@ -142,7 +142,7 @@ impl Certificates {
             let current = self.current.load();
             tracing::info!(
                 cas = current.roots.len(),
-                days_left = current.leaf.seconds_left(SystemTime::now()) / 86_400,
+                days_left = current.facts.seconds_left(SystemTime::now()) / 86_400,
                 "{}",
                 self.files.certificate.told("changed files are in use")
             );
@@ -229,7 +229,7 @@ impl Certificates {
     }
 
     fn why_invalid(&self, material: &Material) -> Option<String> {
-        let why = material.leaf.invalid_at(SystemTime::now())?;
+        let why = material.facts.invalid_at(SystemTime::now())?;
         Some(self.files.certificate.told(&format!("it {why}; give another one")))
     }
 }
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
     use crate::{
         node::{Config, settings::PeerTls},
-        server::tls::tests::{Ca, YEAR, ca, leaf},
+        server::tls::tests::{Ca, YEAR, ca, pair},
     };
 
     /// The files of node 1, and where they are.
@@ -304,7 +304,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn files_that_cannot_be_used_are_refused_by_name_and_with_what_to_do() {
         let (ca_1, ca_2) = (ca(), ca());
-        let (mine, other) = (leaf(&ca_1, 1, YEAR), leaf(&ca_1, 1, YEAR));
+        let (mine, other) = (pair(&ca_1, 1, YEAR), pair(&ca_1, 1, YEAR));
         let with = |name: &str, text: &str| {
             let written = Written::new(&ca_1, &mine);
             written.write(name, text);
@@ -324,7 +324,7 @@ mod tests {
         with("ca", &ca_2.pem())
             .refused(&["peer_tls_cert ", "no peer would take it", "/ca has to sign it"])
             .await;
-        let of_2 = leaf(&ca_1, 2, YEAR);
+        let of_2 = pair(&ca_1, 2, YEAR);
         Written::new(&ca_1, &of_2)
             .refused(&["peer_tls_cert ", "it names node 2, and this is node 1"])
             .await;
@@ -337,7 +337,7 @@ mod tests {
     async fn one_that_is_not_valid_is_told_and_does_not_keep_a_node_from_starting() {
         let ca = ca();
         for (days, why) in [([-2, -1], "has expired"), ([1, 2], "is not valid yet")] {
-            let written = Written::new(&ca, &leaf(&ca, 1, days));
+            let written = Written::new(&ca, &pair(&ca, 1, days));
             let certificates = written.read().await.expect("it starts");
             let told = certificates.invalid().expect("it is told");
             assert!(told.contains("peer_tls_cert ") && told.contains(why), "{told}");
@@ -347,7 +347,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn files_that_change_are_taken_when_they_fit_and_those_before_stay_in_use_until_then() {
         let ca_1 = ca();
-        let (first, second) = (leaf(&ca_1, 1, YEAR), leaf(&ca_1, 1, [-1, 400]));
+        let (first, second) = (pair(&ca_1, 1, YEAR), pair(&ca_1, 1, [-1, 400]));
         let written = Written::new(&ca_1, &first);
         let certificates = written.read().await.expect("all fit");
         let shown = |certificates: &Certificates| certificates.current().chain.clone();
@@ -364,7 +364,7 @@ mod tests {
         assert_ne!(shown(&certificates), before);
         assert_eq!(certificates.told.lock().of_files.0, "");
         // One that has expired is worse than the one in use.
-        let [certificate, key] = leaf(&ca_1, 1, [-2, -1]);
+        let [certificate, key] = pair(&ca_1, 1, [-2, -1]);
         let used = shown(&certificates);
         written.write("crt", &certificate);
         written.write("key", &key);
@@ -376,7 +376,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_reload_takes_files_at_once_and_tells_which_changed_and_what_cannot_be_used() {
         let ca = ca();
-        let (first, second) = (leaf(&ca, 1, YEAR), leaf(&ca, 1, [-1, 400]));
+        let (first, second) = (pair(&ca, 1, YEAR), pair(&ca, 1, [-1, 400]));
         let written = Written::new(&ca, &first);
         let certificates = written.read().await.expect("all fit");
         let reload = async || {
@@ -424,7 +424,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_printed_of_certificates_has_no_key() {
         let ca = ca();
-        let files = leaf(&ca, 1, YEAR);
+        let files = pair(&ca, 1, YEAR);
         let printed = format!("{:?}", Written::new(&ca, &files).read().await.expect("all fit"));
         assert!(printed.contains("peer_tls_key"), "{printed}");
         let bytes = format!("{:?}", &files[1].as_bytes()[..20]);

@@ -25,7 +25,7 @@ use tokio_rustls::rustls::{
     sign::{CertifiedKey, SingleCertAndKey},
 };
 
-use super::leaf::Leaf;
+use super::certificate_facts::CertificateFacts;
 use crate::{
     node::{
         Config, FileRead,
@@ -207,7 +207,7 @@ pub struct Material {
     /// The CAs of the other ends. None if they show no certificate.
     pub roots: Arc<RootCertStore>,
     /// The facts in the certificate.
-    pub leaf: Leaf,
+    pub facts: CertificateFacts,
 }
 
 /// Which algorithms there are.
@@ -241,7 +241,7 @@ impl Material {
                 )),
                 other => files.key.told(&format!("it cannot be used: {other}; make another one")),
             })?;
-        let leaf = Leaf::read(&chain[0]).map_err(|why| files.certificate.told(&why))?;
+        let facts = CertificateFacts::read(&chain[0]).map_err(|why| files.certificate.told(&why))?;
         let roots = Arc::new(match (&files.ca, &contents.ca) {
             (Some(file), Some(bytes)) => roots(file, bytes)?,
             _ => RootCertStore::empty(),
@@ -250,7 +250,7 @@ impl Material {
         let verifier = verifier.transpose()?;
         let shown = Arc::new(SingleCertAndKey::from(shown));
         let server = server_config(files, &provider, &shown, verifier.clone())?;
-        let material = Material { server, shown, chain, roots, leaf };
+        let material = Material { server, shown, chain, roots, facts };
         if let (Some((cluster, node)), Some(verifier)) = (&files.node, verifier) {
             material.check_name(files, cluster, *node)?;
             material.check_authority(files, &provider, &*verifier)?;
@@ -262,8 +262,8 @@ impl Material {
     pub fn host_refused(&self, host: &str) -> Option<String> {
         let name = ServerName::try_from(host).map_err(|error| error.to_string());
         let refused = name.and_then(|name| {
-            let leaf = ParsedCertificate::try_from(&self.chain[0]);
-            let verified = leaf.and_then(|leaf| verify_server_name(&leaf, &name));
+            let certificate = ParsedCertificate::try_from(&self.chain[0]);
+            let verified = certificate.and_then(|parsed| verify_server_name(&parsed, &name));
             verified.map_err(|error| error.to_string())
         });
         refused.err()
@@ -271,7 +271,7 @@ impl Material {
 
     /// Checks that the certificate names this node.
     fn check_name(&self, files: &Files, cluster: &str, node: NodeId) -> Result<(), String> {
-        let why = match self.leaf.node_of(cluster) {
+        let why = match self.facts.node_of(cluster) {
             Ok(named) if named == node => return Ok(()),
             Ok(named) => {
                 format!("it names node {named}, and this is node {node}; give that node's")
@@ -285,16 +285,16 @@ impl Material {
     fn check_authority(
         &self, files: &Files, provider: &CryptoProvider, as_clients: &dyn ClientCertVerifier,
     ) -> Result<(), String> {
-        if self.leaf.invalid_at(SystemTime::now()).is_some() {
+        if self.facts.invalid_at(SystemTime::now()).is_some() {
             // No peer takes it. The CA cannot be looked at.
             return Ok(());
         }
-        let (leaf, others, now) = (&self.chain[0], &self.chain[1..], UnixTime::now());
+        let (own, others, now) = (&self.chain[0], &self.chain[1..], UnixTime::now());
         let algorithms = provider.signature_verification_algorithms.all;
-        let verified = ParsedCertificate::try_from(leaf).and_then(|parsed| {
+        let verified = ParsedCertificate::try_from(own).and_then(|parsed| {
             let roots = &self.roots;
             verify_server_cert_signed_by_trust_anchor(&parsed, roots, others, now, algorithms)?;
-            as_clients.verify_client_cert(leaf, others, now)
+            as_clients.verify_client_cert(own, others, now)
         });
         match verified {
             Ok(_) => Ok(()),
@@ -326,7 +326,7 @@ fn roots(file: &NamedFile, bytes: &[u8]) -> Result<RootCertStore, String> {
         let refused = |why: String| {
             file.told(&format!("{ca} cannot be used: {why}; give the CA's own certificate, as ratchet cert ca writes it"))
         };
-        let read = Leaf::of_ca(&certificate).map_err(refused)?;
+        let read = CertificateFacts::of_ca(&certificate).map_err(refused)?;
         if let Some(why) = read.invalid_at(SystemTime::now()) {
             // TLS does not look at the dates of a CA that it is told to believe.
             let why = format!(

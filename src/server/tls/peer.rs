@@ -31,7 +31,7 @@ use tokio_rustls::{
 };
 use tonic::codegen::Service;
 
-use super::{certificates::Certificates, leaf::Leaf, material::provider};
+use super::{certificate_facts::CertificateFacts, certificates::Certificates, material::provider};
 use crate::{sequence::NodeId, server::rare_warning::RareWarning};
 
 /// Connects to peers with TLS.
@@ -130,7 +130,7 @@ struct NodeVerifier {
 
 impl NodeVerifier {
     fn check_name(&self, certificate: &CertificateDer<'_>) -> Result<(), String> {
-        match Leaf::read(certificate)?.node_of(&self.cluster)? {
+        match CertificateFacts::read(certificate)?.node_of(&self.cluster)? {
             named if named == self.node => Ok(()),
             named => Err(format!("it is node {named}'s, and node {} is asked for", self.node)),
         }
@@ -142,9 +142,9 @@ impl ServerCertVerifier for NodeVerifier {
         &self, certificate: &CertificateDer<'_>, others: &[CertificateDer<'_>], _: &ServerName<'_>,
         _: &[u8], now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let leaf = ParsedCertificate::try_from(certificate)?;
+        let parsed = ParsedCertificate::try_from(certificate)?;
         let algorithms = self.provider.signature_verification_algorithms.all;
-        verify_server_cert_signed_by_trust_anchor(&leaf, &self.roots, others, now, algorithms)?;
+        verify_server_cert_signed_by_trust_anchor(&parsed, &self.roots, others, now, algorithms)?;
         self.check_name(certificate).map_err(Error::General)?;
         Ok(ServerCertVerified::assertion())
     }
@@ -173,7 +173,7 @@ mod tests {
     use tokio_rustls::rustls::pki_types::pem::PemObject;
 
     use super::*;
-    use crate::server::tls::tests::{Ca, YEAR, ca, leaf};
+    use crate::server::tls::tests::{Ca, YEAR, ca, pair};
 
     /// Whether node `node` of cluster `cluster` is believed to show this certificate.
     fn verified(roots: &Ca, cluster: &str, node: NodeId, shown: &str) -> Result<(), String> {
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn only_the_node_that_is_asked_for_is_believed_by_a_certificate_of_the_clusters_ca() {
         let (mine, other) = (ca(), ca());
-        let [shown, _] = leaf(&mine, 7, YEAR);
+        let [shown, _] = pair(&mine, 7, YEAR);
         assert_eq!(verified(&mine, "test", 7, &shown), Ok(()));
         let refused = |cluster, node, shown: &str, why| {
             let refused = verified(&mine, cluster, node, shown).expect_err(why);
@@ -199,8 +199,8 @@ mod tests {
         refused("test", 8, &shown, "it is node 7's, and node 8 is asked for");
         refused("prod", 7, &shown, "which is no node of cluster");
         // CAs of one name differ in their keys.
-        refused("test", 7, &leaf(&other, 7, YEAR)[0], "BadSignature");
-        refused("test", 7, &leaf(&mine, 7, [-2, -1])[0], "expired");
-        refused("test", 7, &leaf(&mine, 7, [1, 2])[0], "not valid yet");
+        refused("test", 7, &pair(&other, 7, YEAR)[0], "BadSignature");
+        refused("test", 7, &pair(&mine, 7, [-2, -1])[0], "expired");
+        refused("test", 7, &pair(&mine, 7, [1, 2])[0], "not valid yet");
     }
 }

@@ -9,7 +9,7 @@ use rcgen::{
 
 use crate::sequence::{NodeId, node_uri};
 
-/// Valid since yesterday, for a year: see [`leaf`].
+/// Valid since yesterday, for a year: see [`pair`].
 pub const YEAR: [i64; 2] = [-1, 365];
 
 /// A CA.
@@ -23,7 +23,7 @@ pub fn ca() -> Ca {
 }
 
 /// A certificate of `node`, and its key, in PEM, valid from and until so many days from now.
-pub fn leaf(ca: &Ca, node: NodeId, days: [i64; 2]) -> [String; 2] {
+pub fn pair(ca: &Ca, node: NodeId, days: [i64; 2]) -> [String; 2] {
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).expect("a key");
     let mut params = CertificateParams::default();
     let uri = node_uri("test", node).try_into().expect("ASCII");

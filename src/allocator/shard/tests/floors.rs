@@ -163,7 +163,7 @@ fn a_bump_that_asks_where_a_new_key_stands_names_a_step() {
 }
 
 #[test]
-fn a_floor_that_the_ceiling_has_reached_claims_nothing_of_what_stays_unused() {
+fn a_floor_that_the_ceiling_has_reached_says_nothing_of_what_stays_unused() {
     let mut world = world(100);
     world.add_chunk(Key::Id(1), 0, 10_000);
     assert_eq!(world.take_and_tell(Key::Id(1), 1_000), "1..1000");

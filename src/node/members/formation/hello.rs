@@ -46,7 +46,7 @@ impl Formation {
         let formed = self.group.is_formed();
         let told =
             Introduction::told(request.build.clone(), &request.resp_address, &request.http_address);
-        self.members.note_claim(request.from, &told);
+        self.members.note_request(request.from, &told);
         let me = self.members.as_member();
         let leader = self.group.leadership().borrow().leader.clone();
         let (leader, at) = leader.map(|(id, at)| (id, at.peer_address)).unwrap_or_default();

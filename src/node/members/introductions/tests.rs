@@ -30,10 +30,10 @@ fn what_a_stranger_says_of_a_member_is_not_believed_and_the_member_is_asked_agai
     let introductions = Introductions::default();
     let told = |address| Introduction::told(Some(this_build()), address, address);
     introductions.note(2, told("a:1"));
-    introductions.note_claim(2, &told("a:1"));
+    introductions.note_request(2, &told("a:1"));
     assert_eq!(introductions.of(2), Some(told("a:1")));
     assert!(!introductions.is_to_be_asked(2));
-    introductions.note_claim(2, &told("evil:1"));
+    introductions.note_request(2, &told("evil:1"));
     assert_eq!(
         introductions.of(2),
         Some(told("a:1")),

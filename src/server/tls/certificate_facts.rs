@@ -12,7 +12,7 @@ use crate::sequence::{NodeId, node_uri};
 
 /// The facts in the certificate of one end of a connection.
 #[derive(Debug)]
-pub struct Leaf {
+pub struct CertificateFacts {
     /// The URIs that it names.
     uris: Vec<String>,
     /// From when it is valid, in seconds since 1970.
@@ -21,31 +21,35 @@ pub struct Leaf {
     ends: i64,
 }
 
-impl Leaf {
+impl CertificateFacts {
     /// The facts in `certificate`.
     ///
     /// # Errors
     /// A text if it is no certificate.
-    pub fn read(certificate: &CertificateDer<'_>) -> Result<Leaf, String> {
-        Leaf::of(&parse(certificate)?)
+    pub fn read(certificate: &CertificateDer<'_>) -> Result<CertificateFacts, String> {
+        CertificateFacts::of(&parse(certificate)?)
     }
 
-    fn of(parsed: &X509Certificate<'_>) -> Result<Leaf, String> {
+    fn of(parsed: &X509Certificate<'_>) -> Result<CertificateFacts, String> {
         let uris = uris(parsed)?;
         let validity = parsed.validity();
         let seconds = |time: ASN1Time| time.timestamp();
-        Ok(Leaf { uris, begins: seconds(validity.not_before), ends: seconds(validity.not_after) })
+        Ok(CertificateFacts {
+            uris,
+            begins: seconds(validity.not_before),
+            ends: seconds(validity.not_after),
+        })
     }
 
     /// The facts in `certificate`, which is to be a CA's.
     ///
     /// # Errors
     /// A text if it is no certificate, or says that it is no CA's. Certificates of X.509 before version 3 do not say.
-    pub fn of_ca(certificate: &CertificateDer<'_>) -> Result<Leaf, String> {
+    pub fn of_ca(certificate: &CertificateDer<'_>) -> Result<CertificateFacts, String> {
         let parsed = parse(certificate)?;
         match parsed.version() == X509Version::V3 && !parsed.is_ca() {
             true => Err("it is no CA's".to_owned()),
-            false => Leaf::of(&parsed),
+            false => CertificateFacts::of(&parsed),
         }
     }
 
@@ -121,23 +125,23 @@ mod tests {
 
     use super::{super::tests as tests_of_tls, *};
 
-    fn leaf(uris: &[&str]) -> Leaf {
+    fn facts(uris: &[&str]) -> CertificateFacts {
         let uris = uris.iter().map(|uri| (*uri).to_owned()).collect();
-        Leaf { uris, begins: 100, ends: 200 }
+        CertificateFacts { uris, begins: 100, ends: 200 }
     }
 
     #[test]
     fn a_ca_is_one_that_says_so() {
         let ca = tests_of_tls::ca();
-        Leaf::of_ca(ca.der()).expect("a CA");
-        let [pem, _] = tests_of_tls::leaf(&ca, 1, tests_of_tls::YEAR);
-        let leaf = CertificateDer::from_pem_slice(pem.as_bytes()).expect("a certificate");
-        assert_eq!(Leaf::of_ca(&leaf).expect_err("a node's"), "it is no CA's");
+        CertificateFacts::of_ca(ca.der()).expect("a CA");
+        let [pem, _] = tests_of_tls::pair(&ca, 1, tests_of_tls::YEAR);
+        let of_node = CertificateDer::from_pem_slice(pem.as_bytes()).expect("a certificate");
+        assert_eq!(CertificateFacts::of_ca(&of_node).expect_err("a node's"), "it is no CA's");
     }
 
     #[test]
     fn the_node_is_the_one_of_the_cluster_whose_uri_the_certificate_has() {
-        assert_eq!(leaf(&["ratchet://prod/7", "https://example.com"]).node_of("prod"), Ok(7));
+        assert_eq!(facts(&["ratchet://prod/7", "https://example.com"]).node_of("prod"), Ok(7));
         for none in [
             &["ratchet://prod/7", "ratchet://prod/8"][..],
             &["ratchet://prod/07"],
@@ -148,16 +152,16 @@ mod tests {
             &["https://prod/7"],
             &[],
         ] {
-            assert!(leaf(none).node_of("prod").is_err(), "{none:?}");
+            assert!(facts(none).node_of("prod").is_err(), "{none:?}");
         }
     }
 
     #[test]
     fn a_certificate_is_valid_from_its_first_second_to_its_last() {
         let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
-        let leaf = leaf(&[]);
-        let invalid = [99, 100, 200, 201].map(|second| leaf.invalid_at(at(second)));
+        let facts = facts(&[]);
+        let invalid = [99, 100, 200, 201].map(|second| facts.invalid_at(at(second)));
         assert_eq!(invalid, [Some("is not valid yet"), None, None, Some("has expired")]);
-        assert_eq!((leaf.seconds_left(at(150)), leaf.seconds_left(at(260))), (50, -60));
+        assert_eq!((facts.seconds_left(at(150)), facts.seconds_left(at(260))), (50, -60));
     }
 }
