@@ -302,7 +302,7 @@ async fn a_node_that_hears_of_no_leader_for_half_a_minute_tells_its_status_alone
         closed.cluster.crash(node).await;
     }
     let why = "has heard of no leader for 30 s";
-    let refused = eventually("it does not know who may do what", async || {
+    let refused = eventually("its principals are too old", async || {
         let message =
             NextRequest { namespace: "book".to_owned(), key: id(1), ..Default::default() };
         let mut call = Request::new(message);

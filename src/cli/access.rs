@@ -1,5 +1,5 @@
-//! `ratchet token`, `ratchet grant` and `ratchet quota`: who may do what, and how much. `arguments.rs` reads grants and
-//! quotas, and `principals.rs` prints who has them.
+//! `ratchet token`, `ratchet grant` and `ratchet quota`: the principals, their grants and their quotas. `arguments.rs` reads
+//! grants and quotas, and `principals.rs` prints them with the principals that have them.
 //!
 //! A token is drawn here, and the cluster gets its SHA-256 alone. With a file, the token is on the disk before the cluster is
 //! asked, so that the command can be repeated if the answer is lost.

@@ -311,7 +311,7 @@ impl Access {
         }
     }
 
-    /// Sees that this node may know who may do what by now. Its knowledge that a cluster is open may be old, too.
+    /// Sees that the principals that this node knows are not too old. Its knowledge that a cluster is open may be old, too.
     fn check_is_in_touch(
         &self, by: &Asker, wanted: Wanted<'_>, principals: &Principals,
     ) -> Result<(), Refusal> {
@@ -322,7 +322,7 @@ impl Access {
         if self.group.lacks_changes_of_principals(principals.version()) {
             refuse!(
                 NotHeardYet,
-                "node {node} has not caught up with who may do what; ask again, or another node"
+                "node {node} has not caught up with changes of tokens and grants; ask again, or another node"
             );
         }
         match wanted {
@@ -331,7 +331,8 @@ impl Access {
             _ if self.has_heard_of_leader() => Ok(()),
             _ => Err(refusal!(
                 NoLeader,
-                "node {node} has heard of no leader for {} s, and does not know who may do what by now; ask another node",
+                "node {node} has heard of no leader for {} s, and does not know what was granted or revoked since; ask another \
+                 node",
                 LEADERLESS_MAX.as_secs()
             )),
         }

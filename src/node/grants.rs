@@ -1,4 +1,4 @@
-//! Changes of who may do what: tokens are added and revoked, and something is granted to those who show none.
+//! Changes of the principals: tokens are added and revoked, and something is granted to those who show none.
 //!
 //! Invariant: a change that takes something from anybody needs nodes that talk to one another over TLS, or on one machine.
 //! A follower tells the leader who asks, and over plain connections anybody could tell it.
@@ -33,7 +33,7 @@ use crate::{
     },
 };
 
-/// The grants of a Raft group: who may do what, and how much.
+/// The changes of the principals of a Raft group: of their tokens, their grants and their quotas.
 pub struct Grants {
     config: Arc<Config>,
     group: Arc<Group>,
@@ -67,8 +67,8 @@ impl Grants {
         let turn = turn.map_err(|_| {
             refusal!(
                 DeadlineExceeded,
-                "this call changes nothing: an earlier change of who may do what, perhaps your own, is under way, and may be made yet; \
-                 ask again when a majority of the voters runs"
+                "this call changes nothing: an earlier change of tokens, grants or quotas, perhaps your own, is under way, and may \
+                 be made yet; ask again when a majority of the voters runs"
             )
             .not_done()
         })?;
@@ -87,7 +87,7 @@ impl Grants {
             group.propose(term, Command::ChangeAccess(change)).await
         };
         let proposing = tokio::spawn(self.this_node.tasks.watched("a change of grants", proposing));
-        let told_as = ("the change of who may do what", "the voters", "ratchet token list");
+        let told_as = ("the change of tokens, grants or quotas", "the voters", "ratchet token list");
         let proposed = through_in_time(proposing, deadline, told_as).await?;
         let proposed = proposed.map_err(|error| refusal!(Internal, "{error}"))?;
         match proposed.map_err(proposal_failed)? {

@@ -39,7 +39,7 @@ const LAST_ANSWERS: Duration = Duration::from_millis(500);
 const RAFT_STOP_MAX: Duration = Duration::from_secs(2);
 
 /// Makes a cluster of one out of the data directory of a node that survived its cluster. With `dry_run` it only
-/// tells what it would do. Returns what was done, and who may do what in that cluster. Blocks.
+/// tells what it would do. Returns what was done, and the principals of that cluster. Blocks.
 ///
 /// # Errors
 /// [`StoreError`] if the directory is in use, is not that of a member, or cannot be read or trusted.

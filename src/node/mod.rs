@@ -23,7 +23,7 @@
 //! * `handover`: the graceful change of the leader.
 //! * `numbers`: requests for numbers and floors.
 //!
-//! * `grants`: changes of who may do what.
+//! * `grants`: changes of the principals: of their tokens, grants and quotas.
 //!
 //! * `leader_ids`: what only the leader does for ids: leases of worker ids, and numbers of ids that come from a key.
 //! * `members`: the members of the cluster, and how a node becomes one.

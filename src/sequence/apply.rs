@@ -101,7 +101,7 @@ pub fn apply<T: Table>(
     }
 }
 
-/// Changes who may do what.
+/// Changes the principals.
 fn change_access<T: Table>(
     table: &mut T, change: &AccessChange,
 ) -> Result<Result<(), AccessRefused>, T::Error> {

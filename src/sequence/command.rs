@@ -114,7 +114,7 @@ pub enum Command {
     },
     /// Give the cluster its id, unless it has one.
     NameCluster(ClusterId),
-    /// Change who may do what.
+    /// Change the principals.
     ChangeAccess(AccessChange),
 }
 
@@ -158,7 +158,7 @@ impl fmt::Display for Command {
                 write!(f, "lease, renew or release {} worker ids", asks.len())
             }
             NameCluster(id) => write!(f, "give the cluster the id {id}"),
-            ChangeAccess(_) => write!(f, "change who may do what"),
+            ChangeAccess(_) => write!(f, "change the principals"),
         }
     }
 }
@@ -206,7 +206,7 @@ pub enum EntryOutcome {
     NamespaceDeleted(Result<Option<Tombstone>, NamespaceRefused>),
     /// An answer for each ask, in order.
     Workers(Vec<WorkerAnswer>),
-    /// Whether who may do what is as the entry says.
+    /// Whether the principals are as the entry says.
     Access(Result<(), AccessRefused>),
 }
 

@@ -1,4 +1,4 @@
-//! The domain: namespaces, keys, sections, ranges, worker ids, who may do what, and what a log entry does to them. Pure: no
+//! The domain: namespaces, keys, sections, ranges, worker ids, principals, and what a log entry does to them. Pure: no
 //! I/O, no async, no clock, and nothing else of this crate.
 //!
 //! Invariant: the `max_seq` of a section only grows. The exceptions are a *trim* and a *release* by the

@@ -43,8 +43,8 @@ use survivor::Survivor;
 
 pub use margin::Margin;
 
-/// Makes a cluster of one out of `dir`. A dry run only tells what that would do. Returns what was done, and who may do what in
-/// the recovered cluster. Blocks.
+/// Makes a cluster of one out of `dir`. A dry run only tells what that would do. Returns what was done, and the principals
+/// of the recovered cluster. Blocks.
 ///
 /// # Errors
 /// [`StoreError::Inaccessible`] if the user of this process cannot use the directory; [`StoreError::WrongSetUp`] if it holds

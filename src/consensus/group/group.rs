@@ -140,13 +140,13 @@ impl Group {
         last.map(|at| now.since(at))
     }
 
-    /// Hears that a leader knows of `version` changes of who may do what.
+    /// Hears that a leader knows of `version` changes of the principals.
     pub(in crate::consensus) fn hear_of_principals(&self, version: u64) {
         let own = self.view.principals().version();
         self.principals_lag.hear(version, own, || self.lease.now());
     }
 
-    /// Whether this node has not heard for a second of changes of who may do what of which a leader knows.
+    /// Whether this node has not heard for a second of changes of the principals of which a leader knows.
     /// It knows of `version` changes.
     pub fn lacks_changes_of_principals(&self, version: u64) -> bool {
         self.principals_lag.is_late(version, || self.lease.now())

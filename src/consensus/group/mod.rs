@@ -30,7 +30,7 @@
 //! * `heard_leader`: the leader that was heard last, and what it told.
 //! * `leader_change`: how this node came to lead.
 //! * `leadership`: the leader and the term, and how they are published.
-//! * `principals_lag`: whether changes of who may do what are late here.
+//! * `principals_lag`: whether changes of the principals are late here.
 //! * `propose_error`: why a proposal failed.
 //! * `quorums`: the majorities that a membership in the log needs.
 //! * `replication`: how far a member has this leader's log.

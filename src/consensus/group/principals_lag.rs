@@ -1,4 +1,4 @@
-//! Whether this node lacks changes of who may do what that a leader knows.
+//! Whether this node lacks changes of the principals that a leader knows.
 //!
 //! Invariant: a reader that sees how many changes a leader knows sees since when this node lacks them.
 
@@ -12,10 +12,10 @@ use std::{
 
 use crate::clock::Instant;
 
-/// How long a change of who may do what may take from the leader to this node: it takes milliseconds, unless a disk hangs.
+/// How long a change of the principals may take from the leader to this node: it takes milliseconds, unless a disk hangs.
 const LATE: Duration = Duration::from_secs(1);
 
-/// How far this node is behind the leaders that it heard, in changes of who may do what.
+/// How far this node is behind the leaders that it heard, in changes of the principals.
 #[derive(Debug, Default)]
 pub struct PrincipalsLag {
     /// How many changes a leader was heard to know.

@@ -17,7 +17,7 @@ pub struct PeerState {
     /// Since when this node asks them for votes, or whether it would get them. `None` once it follows a leader, or leads. For
     /// the metrics: nothing is decided by it.
     candidacy: Mutex<Option<Instant>>,
-    /// The table of this node, once it is open: peers are told how many changes of who may do what it knows.
+    /// The table of this node, once it is open: peers are told how many changes of the principals it knows.
     table: OnceLock<AppliedView>,
 }
 
@@ -32,13 +32,13 @@ impl PeerState {
         self.candidacy.lock().take()
     }
 
-    /// Tells peers from now on how many changes of who may do what this table knows.
+    /// Tells peers from now on how many changes of the principals this table knows.
     pub fn tell_principals_of(&self, table: AppliedView) {
         // A group opens its table once.
         drop(self.table.set(table));
     }
 
-    /// How many changes of who may do what this node knows.
+    /// How many changes of the principals this node knows.
     pub fn principals_version(&self) -> u64 {
         self.table.get().map_or(0, |table| table.principals().version())
     }

@@ -172,9 +172,9 @@ pub fn check_start(config: &Config, principals: &Principals) -> Result<(), Confi
     };
     Err(ConfigError(format!(
         "{reached}, and everybody is granted {granted}: set tls = require; or turn tokens on, and take that back, as the page \
-         about who may do what tells step by step (nodes on several machines need peer_tls = require for that); or set insecure = \
-         true if whoever reaches {} may have that. To turn tokens on, or if that was done while this node was away, start it with \
-         its ports for clients on loopback, or with insecure = true, until it has heard of them",
+         about tokens and grants tells step by step (nodes on several machines need peer_tls = require for that); or set \
+         insecure = true if whoever reaches {} may have that. To turn tokens on, or if that was done while this node was away, \
+         start it with its ports for clients on loopback, or with insecure = true, until it has heard of them",
         reached.address
     )))
 }
@@ -206,8 +206,8 @@ pub fn check_joining(config: &Config) -> Result<(), Refusal> {
     Err(refusal!(
         WrongState,
         "nothing is added: {reached}, and in the cluster strangers are granted something: set tls = require or insecure = true \
-         on node {}; or turn tokens on, and take that back, as the page about who may do what tells step by step (nodes on several \
-         machines need peer_tls = require for that)",
+         on node {}; or turn tokens on, and take that back, as the page about tokens and grants tells step by step (nodes on \
+         several machines need peer_tls = require for that)",
         config.node_id
     ))
 }

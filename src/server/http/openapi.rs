@@ -35,7 +35,7 @@ fn head() -> Value {
             tag("node", "The node that is asked"),
             tag("tokens", "Tokens, and what is granted to them"),
             tag("grants", "What is granted to those who show no token"),
-            tag("principals", "Who may do what"),
+            tag("principals", "Tokens and certificates, with their grants and quotas"),
             tag("quotas", "How much a principal may use"),
         ],
         "components": {"schemas": {"Problem": problem::describe()}},

@@ -162,7 +162,7 @@ commands! {
     }
     SERVER, "server" {
         Acl "acl" (1, MANY), "", NONE, [], [], OF_ACL =>
-            "Of who may do what.";
+            "Of the principal that asks.";
         Command "command" (0, MANY), "", NONE, [], ["loading", "stale"], OF_COMMAND =>
             "All commands, as COMMAND INFO tells them.";
         Info "info" (0, MANY), "section", NONE, [], ["loading", "stale"] =>

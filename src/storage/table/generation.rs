@@ -85,7 +85,7 @@ impl Generation {
         self.db.get(Family::Applied, &layout::cluster_id_key(&self.prefix()))
     }
 
-    /// Reads who may do what.
+    /// Reads the principals.
     ///
     /// # Errors
     /// [`StoreError`] if the database fails or a record is damaged.

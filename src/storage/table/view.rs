@@ -248,7 +248,7 @@ impl AppliedView {
         self.principals.load()
     }
 
-    /// Waits until `are_so` holds for who may do what.
+    /// Waits until `are_so` holds for the principals.
     pub async fn until_principals(&self, are_so: impl Fn(&Principals) -> bool) {
         until(&self.principals_changed, || are_so(&self.principals())).await;
     }
