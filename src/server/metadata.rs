@@ -45,7 +45,7 @@ use super::{
 };
 use crate::{
     node::{Asker, Config, NodeContext, time_to_answer, without_addresses},
-    proto::{Refusal, refusal, v1::Reason},
+    proto::{Refusal, refusal},
     sequence::{ClusterId, Wanted},
 };
 
@@ -58,12 +58,44 @@ const MEMBERS_VERSION: HeaderName = HeaderName::from_static("ratchet-members-ver
 /// The route, with an answer.
 const ROUTE: &str = "ratchet-route-bin";
 
+/// Why a call is refused for its headers.
+#[derive(Debug)]
+pub struct HeadRefused {
+    refusal: Refusal,
+    /// The cluster of this node, which its caller is told: the call is meant for another one.
+    own_cluster: Option<ClusterId>,
+}
+
+impl HeadRefused {
+    /// The answer to the call.
+    fn into_http(self) -> Response<Body> {
+        let mut answer = Status::from(self.refusal).into_http();
+        let own = self.own_cluster.map(|own| HeaderValue::try_from(own.to_string()));
+        if let Some(Ok(own)) = own {
+            answer.headers_mut().insert(CLUSTER_ID, own);
+        }
+        answer
+    }
+}
+
+impl From<Refusal> for HeadRefused {
+    fn from(refusal: Refusal) -> Self {
+        HeadRefused { refusal, own_cluster: None }
+    }
+}
+
+impl From<HeadRefused> for Refusal {
+    fn from(refused: HeadRefused) -> Self {
+        refused.refusal
+    }
+}
+
 /// Checks which cluster a call is meant for, if its headers say so.
 ///
 /// # Errors
 /// FAILED_PRECONDITION with the id of this cluster if it is another one, UNAVAILABLE if this node does not know its own,
 /// INVALID_ARGUMENT if the header is no id.
-pub fn check(context: &NodeContext, headers: &HeaderMap) -> Result<(), Refusal> {
+pub fn check(context: &NodeContext, headers: &HeaderMap) -> Result<(), HeadRefused> {
     // A proxy may have added one.
     values(headers, CLUSTER_ID).try_for_each(|written| {
         let (meant, own) =
@@ -93,9 +125,9 @@ fn check_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
 #[cold]
 fn not_meant(
     written: &[u8], meant: Option<ClusterId>, own: Option<ClusterId>, node: u64,
-) -> Refusal {
+) -> HeadRefused {
     let (Some(meant), Some(own)) = (meant, own) else {
-        return match meant {
+        return HeadRefused::from(match meant {
             None => refusal!(
                 InvalidRequest,
                 "{CLUSTER_ID} is '{}'; give the id of a cluster, a UUID, as ratchet status shows it",
@@ -106,12 +138,13 @@ fn not_meant(
                 "the call is meant for cluster {meant}; node {node} belongs to none yet, or has not heard of which: ask \
                  another node"
             ),
-        };
+        });
     };
-    refusal!(
+    let refusal = refusal!(
         ClusterMismatch,
         "the call is meant for cluster {meant}, and node {node} belongs to cluster {own}: correct the address, or the id"
-    )
+    );
+    HeadRefused { refusal, own_cluster: Some(own) }
 }
 
 /// Routes that answer what is meant for this cluster alone.
@@ -130,6 +163,16 @@ impl<S> Addressed<S> {
         routes: S, context: Arc<NodeContext>, owner: Owner, stop: CancellationToken,
     ) -> Self {
         Addressed { routes, context, owner, stop }
+    }
+
+    /// The asker of a call with these headers, if the call may go on. The connection counts for that caller then.
+    fn asker_of(&self, headers: &HeaderMap) -> Result<Asker, HeadRefused> {
+        check(&self.context, headers)?;
+        check_encoding(headers)?;
+        let access = &self.context.services.access;
+        let by = self.owner.asks_with(headers, access)?;
+        access.connection_is_used_by(&by)?;
+        Ok(by)
     }
 }
 
@@ -166,21 +209,9 @@ impl<S: Answering> Service<Request<Incoming>> for Addressed<S> {
     }
 
     fn call(&mut self, mut call: Request<Incoming>) -> Self::Future {
-        let checked = check(&self.context, call.headers());
-        let checked = checked.and_then(|()| check_encoding(call.headers()));
-        let access = &self.context.services.access;
-        let by = checked.and_then(|()| self.owner.asks_with(call.headers(), access));
-        let by = match by.and_then(|by| access.connection_is_used_by(&by).map(|()| by)) {
+        let by = match self.asker_of(call.headers()) {
             Ok(by) => by,
-            Err(refusal) => {
-                let is_another = refusal.reason() == Reason::ClusterMismatch;
-                let own = self.context.services.members.cluster_id().filter(|_| is_another);
-                let mut answer = Status::from(refusal).into_http();
-                if let Some(Ok(own)) = own.map(|own| HeaderValue::try_from(own.to_string())) {
-                    answer.headers_mut().insert(CLUSTER_ID, own);
-                }
-                return Either::Right(ready(Ok(answer)).boxed());
-            }
+            Err(refused) => return Either::Right(ready(Ok(refused.into_http())).boxed()),
         };
         call.extensions_mut().insert(by.clone());
         if call.uri().path().starts_with(REFLECTION) {

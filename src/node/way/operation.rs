@@ -98,7 +98,8 @@ impl Facts {
     fn lost(&self, leader: NodeId, why: &Refusal) -> Unanswered {
         let Facts { method, is_idempotent, is_asked_once, shows, .. } = self;
         match why.code() {
-            // It read the message, and knows no such operation. It would not know it if it were asked again.
+            // It knows no such operation, or cannot read the message, and would not if it were asked again. The code alone says
+            // so: the reply of a release that lacks a message has no field for that.
             Code::InvalidArgument | Code::Unimplemented => refusal!(
                 WrongState,
                 "node {leader} leads, and its release does not know {method}; upgrade it: {}",
