@@ -77,16 +77,7 @@ pub async fn run(
         }
         match bump(&group, &memory, places, skipped).await {
             Ok(unserved) => again.extend(unserved),
-            Err(error) => {
-                tracing::info!(term = memory.term(), %error, "no more bumps in this term");
-                // Raft refuses proposals while it hears from no majority, and may go on leading in this
-                // term. A term in which nobody can take numbers must end.
-                lease.void();
-                // Close first: a call that asks after `abandon` must notice that nobody listens.
-                requests.close();
-                memory.abandon(&lease);
-                return;
-            }
+            Err(error) => return end_term(&memory, &lease, &mut requests, &error),
         }
         if backlog.is_empty()
             && let Some(done) = finish.take()
@@ -96,6 +87,20 @@ pub async fn run(
             return;
         }
     }
+}
+
+/// Ends the term, because a bump failed.
+fn end_term(
+    memory: &Memory, lease: &TermLease, requests: &mut mpsc::UnboundedReceiver<Request>,
+    error: &ProposeError,
+) {
+    tracing::info!(term = memory.term(), %error, "no more bumps in this term");
+    // Raft refuses proposals while it hears from no majority, and may go on leading in this term. A term in which nobody can
+    // take numbers must end.
+    lease.void();
+    // Close first: a call that asks after `abandon` must notice that nobody listens.
+    requests.close();
+    memory.abandon(lease);
 }
 
 /// Proposes one entry for the sections at `places`, which also tells what was `skipped`, and gives each section its answer.

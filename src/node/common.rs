@@ -34,3 +34,25 @@ pub struct Common {
     /// The callers, and the bounds on each.
     pub callers: Arc<Callers>,
 }
+
+impl Common {
+    /// The parts of a node with this configuration, on which `group` runs.
+    pub fn new(
+        config: Config, clock: Arc<dyn Clock>, group: Arc<Group>, metrics: Arc<Metrics>,
+    ) -> Common {
+        Common {
+            request_memory: RequestMemory::new(&config, &metrics),
+            slow_calls: Arc::new(SlowCalls::new(&config, metrics.clone())),
+            callers: Callers::new(&config, &metrics, {
+                let group = group.clone();
+                move |network| group.view.principals().are_closed_to(network)
+            }),
+            config: Arc::new(config),
+            this_node: group.this_node.clone(),
+            stopping: Stopping::default(),
+            group,
+            clock,
+            metrics,
+        }
+    }
+}

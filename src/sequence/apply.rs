@@ -47,12 +47,7 @@ pub fn apply<T: Table>(
             lower_each(table, entry, sections, SectionRecord::release)
         }),
         Checkpoint { sections, now_ms } => write_sections(table, term, *now_ms, |table, entry| {
-            let mut checkpointed = 0;
-            for section in sections {
-                let written = rewrite(table, entry, section, SectionRecord::checkpoint)?;
-                checkpointed += u64::from(written == Some(true));
-            }
-            Ok(EntryOutcome::Written(checkpointed))
+            checkpoint_each(table, entry, sections)
         }),
         BeginEpoch => {
             change_ledger(table, |ledger| ledger.begin_epoch(term).map(EntryOutcome::InEpoch))
@@ -78,19 +73,7 @@ pub fn apply<T: Table>(
         }
         Take { remembering, parts, no_room, count_max, now_ms } => {
             write_sections(table, term, *now_ms, |table, entry| {
-                let mut book = table.request_book()?;
-                let due = book.advance(remembering, |place| table.queued_id(place))?;
-                for (place, queued) in &due {
-                    table.forget(*place, queued);
-                    let (of, bytes) = ((queued.namespace, queued.caller), queued.bytes);
-                    count_ids(table, of, |held| held.saturating_sub(bytes))?;
-                }
-                let limits = (remembering, *no_room, *count_max);
-                let taken =
-                    parts.iter().map(|part| apply_part(table, entry, &mut book, limits, part));
-                let taken = taken.collect::<Result<Vec<_>, _>>()?;
-                table.put_request_book(book);
-                Ok(EntryOutcome::Took(taken))
+                take_parts(table, entry, (remembering, *no_room, *count_max), parts)
             })
         }
         Workers { asks, now_ms } => {
@@ -217,6 +200,25 @@ fn over_keys_max<T: Table>(
     };
     let is_full = (table.totals(section.namespace)?).is_full(keys_max, section_size);
     Ok((is_full && !is_planted(Bug::KeysMaxIgnored)).then_some(keys_max))
+}
+
+/// Takes numbers for the parts of messages, in their order. Before that the request ids are forgotten whose time has come.
+fn take_parts<T: Table>(
+    table: &mut T, entry: &mut EntryState, limits: (&Remembering, Option<NoRoom>, u64),
+    parts: &[MessagePart],
+) -> Result<EntryOutcome, T::Error> {
+    let (remembering, ..) = limits;
+    let mut book = table.request_book()?;
+    let due = book.advance(remembering, |place| table.queued_id(place))?;
+    for (place, queued) in &due {
+        table.forget(*place, queued);
+        let (of, bytes) = ((queued.namespace, queued.caller), queued.bytes);
+        count_ids(table, of, |held| held.saturating_sub(bytes))?;
+    }
+    let taken = parts.iter().map(|part| apply_part(table, entry, &mut book, limits, part));
+    let taken = taken.collect::<Result<Vec<_>, _>>()?;
+    table.put_request_book(book);
+    Ok(EntryOutcome::Took(taken))
 }
 
 fn apply_part<T: Table>(
@@ -401,6 +403,18 @@ fn lower_each<T: Table>(
         lowered += u64::from(written != Some(false));
     }
     Ok(EntryOutcome::Written(lowered))
+}
+
+/// Writes down what the epoch gave of each section. Counts the sections that were written.
+fn checkpoint_each<T: Table>(
+    table: &mut T, entry: &mut EntryState, sections: &[SectionId],
+) -> Result<EntryOutcome, T::Error> {
+    let mut checkpointed = 0;
+    for section in sections {
+        let written = rewrite(table, entry, section, SectionRecord::checkpoint)?;
+        checkpointed += u64::from(written == Some(true));
+    }
+    Ok(EntryOutcome::Written(checkpointed))
 }
 
 /// Writes what `change` makes of a section's record, if anything. `None` if the section's namespace is gone.

@@ -24,7 +24,6 @@ use crate::{
             services::{GroupServices, OperationServices},
         },
         requests::counted::CallCounts,
-        slow_calls::SlowCalls,
         status::{Status, readiness::Readiness},
         stopping::Stopping,
         terms::LedTerms,
@@ -78,20 +77,7 @@ impl NodeContext {
         config: Config, seams: Seams, group: Arc<Group>, metrics: Arc<Metrics>,
         addresses: Addresses,
     ) -> NodeContext {
-        let common = Common {
-            request_memory: RequestMemory::new(&config, &metrics),
-            slow_calls: Arc::new(SlowCalls::new(&config, metrics.clone())),
-            callers: Callers::new(&config, &metrics, {
-                let group = group.clone();
-                move |network| group.view.principals().are_closed_to(network)
-            }),
-            config: Arc::new(config),
-            this_node: group.this_node.clone(),
-            stopping: Stopping::default(),
-            group,
-            clock: seams.clock,
-            metrics,
-        };
+        let common = Common::new(config, seams.clock, group, metrics);
         let Common { config, group, clock, metrics, .. } = &common;
         let transport = seams.transport;
         let time = IdsTime::new(

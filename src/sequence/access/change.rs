@@ -82,19 +82,7 @@ impl AccessChange {
     ) -> Result<Vec<(PrincipalKey, Option<PrincipalRecord>)>, AccessRefused> {
         match self {
             AccessChange::Found { .. } if is_founded => Ok(Vec::new()),
-            AccessChange::Found { admin, grants, now_ms } => {
-                let token = TokenRecord {
-                    name: "admin".to_owned(),
-                    expires_ms: None,
-                    made_by: "the founder".to_owned(),
-                    made_ms: *now_ms,
-                };
-                let admin_record = PrincipalRecord { token: Some(token), ..granted(grants) };
-                Ok(vec![
-                    (PrincipalKey::Anonymous(None), Some(granted(&[]))),
-                    (PrincipalKey::Token(*admin), Some(admin_record)),
-                ])
-            }
+            AccessChange::Found { admin, grants, now_ms } => Ok(founded(*admin, grants, *now_ms)),
             AccessChange::AddToken { hash, record, principals_max } => {
                 let key = PrincipalKey::Token(*hash);
                 match access.get(&key) {
@@ -138,6 +126,23 @@ impl AccessChange {
                 .collect(),
         }
     }
+}
+
+/// The records of a cluster that is founded with the token `admin`: it has all `grants`, and anonymous has none.
+fn founded(
+    admin: TokenHash, grants: &[Grant], now_ms: u64,
+) -> Vec<(PrincipalKey, Option<PrincipalRecord>)> {
+    let token = TokenRecord {
+        name: "admin".to_owned(),
+        expires_ms: None,
+        made_by: "the founder".to_owned(),
+        made_ms: now_ms,
+    };
+    let admin_record = PrincipalRecord { token: Some(token), ..granted(grants) };
+    vec![
+        (PrincipalKey::Anonymous(None), Some(granted(&[]))),
+        (PrincipalKey::Token(admin), Some(admin_record)),
+    ]
 }
 
 /// Whether two records are of one token that was added twice.

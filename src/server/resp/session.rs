@@ -289,15 +289,7 @@ impl RedisSession {
             Get | MGet | Exists | Type => {
                 return self.read(action, command, deadline, replies).await;
             }
-            Set | SetNx => {
-                let asking = (&self.context, &self.by);
-                let raising = raise::raise(asking, command, action == SetNx, deadline);
-                match (action, timed(&self.context, 1, raising).await?) {
-                    (SetNx, raised) => replies.number(u8::from(raised == RaiseOutcome::Done)),
-                    (_, RaiseOutcome::Done) => replies.simple("OK"),
-                    (_, RaiseOutcome::NotNew) => replies.null(),
-                }
-            }
+            Set | SetNx => return self.set(action, command, deadline, replies).await,
             Ping => match command.at(1) {
                 Some(message) => replies.bulk(message),
                 None => replies.simple("PONG"),
@@ -305,13 +297,7 @@ impl RedisSession {
             Echo => replies.bulk(command.at(1).unwrap_or_default()),
             Hello => return self.hello(command, deadline, replies).await,
             Auth if command.len() > 2 => return Err(Refused::invalid("syntax error")),
-            Auth => {
-                match (command.at(1), command.at(2)) {
-                    (Some(name), Some(token)) => self.log_in(Some(name), token, deadline).await?,
-                    (token, _) => self.log_in(None, token.unwrap_or_default(), deadline).await?,
-                }
-                replies.simple("OK");
-            }
+            Auth => return self.auth(command, deadline, replies).await,
             Acl => replies.bulk(self.context.services.access.name_of(&self.by)),
             Select => match command.at(1) {
                 Some(b"0") => replies.simple("OK"),
@@ -329,14 +315,7 @@ impl RedisSession {
                 self.ended = true;
                 replies.simple("OK");
             }
-            Reset => {
-                replies.version = Version::default();
-                self.name.clear();
-                self.by = self.owner.asker();
-                self.let_in = LetIn::default();
-                self.transaction = None;
-                replies.simple("RESET");
-            }
+            Reset => self.reset(replies),
         }
         Ok(())
     }
@@ -379,6 +358,42 @@ impl RedisSession {
             _ => last.iter().for_each(|last| write(last, replies)),
         }
         Ok(())
+    }
+
+    /// SET and SETNX, which raise a key.
+    async fn set(
+        &self, action: Action, command: RedisCommand<'_>, deadline: Instant, replies: &mut Replies,
+    ) -> Result<(), Refused> {
+        let asking = (&self.context, &self.by);
+        let raising = raise::raise(asking, command, action == Action::SetNx, deadline);
+        match (action, timed(&self.context, 1, raising).await?) {
+            (Action::SetNx, raised) => replies.number(u8::from(raised == RaiseOutcome::Done)),
+            (_, RaiseOutcome::Done) => replies.simple("OK"),
+            (_, RaiseOutcome::NotNew) => replies.null(),
+        }
+        Ok(())
+    }
+
+    /// AUTH, with a token, or with its name and the token.
+    async fn auth(
+        &mut self, command: RedisCommand<'_>, deadline: Instant, replies: &mut Replies,
+    ) -> Result<(), Refused> {
+        match (command.at(1), command.at(2)) {
+            (Some(name), Some(token)) => self.log_in(Some(name), token, deadline).await?,
+            (token, _) => self.log_in(None, token.unwrap_or_default(), deadline).await?,
+        }
+        replies.simple("OK");
+        Ok(())
+    }
+
+    /// RESET. The connection is as it was when it began.
+    fn reset(&mut self, replies: &mut Replies) {
+        replies.version = Version::default();
+        self.name.clear();
+        self.by = self.owner.asker();
+        self.let_in = LetIn::default();
+        self.transaction = None;
+        replies.simple("RESET");
     }
 
     /// HELLO [version [AUTH user password] [SETNAME name]].
