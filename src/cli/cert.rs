@@ -253,7 +253,8 @@ impl Node {
         let uri = node_uri(cluster, *node_id);
         let subject =
             CertificateSubject::node(format!("node {node_id} of {cluster}"), uri.clone(), hosts?);
-        let made = signed.make(&format!("node-{node_id}"), subject.map_err(cannot_make)?, now_ms)?;
+        let made =
+            signed.make(&format!("node-{node_id}"), subject.map_err(cannot_make)?, now_ms)?;
         let authority = signed.directory.file("ca.crt").display().to_string();
         let settings = [
             ("tls_cert", &made.certificate),

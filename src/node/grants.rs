@@ -20,7 +20,11 @@ use super::{
     },
     common::Common,
     members::Members,
-    requests::{ongoing::through_in_time, operation::ByLeader, refused::proposal_failed},
+    requests::{
+        ongoing::{OngoingChange, through_in_time},
+        operation::ByLeader,
+        refused::proposal_failed,
+    },
     way::{attempt::Attempt, patience::time_to_tell},
 };
 use crate::{
@@ -87,8 +91,12 @@ impl Grants {
             group.propose(term, Command::ChangeAccess(change)).await
         };
         let proposing = tokio::spawn(self.this_node.tasks.watched("a change of grants", proposing));
-        let told_as = ("the change of tokens, grants or quotas", "the voters", "ratchet token list");
-        let proposed = through_in_time(proposing, deadline, told_as).await?;
+        let change = OngoingChange {
+            name: "the change of tokens, grants or quotas",
+            voters: "the voters",
+            shown_by: "ratchet token list",
+        };
+        let proposed = through_in_time(proposing, deadline, change).await?;
         let proposed = proposed.map_err(|error| refusal!(Internal, "{error}"))?;
         match proposed.map_err(proposal_failed)? {
             EntryOutcome::Access(Ok(())) => Ok(()),

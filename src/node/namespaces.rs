@@ -20,7 +20,7 @@ use super::{
     formats::{SequenceWish, check_sequence, for_new_namespace, id_format},
     requests::{
         checks::{check_namespace, namespace_named},
-        ongoing::through_in_time,
+        ongoing::{OngoingChange, through_in_time},
         operation::ByLeader,
         refused::{low_disk, proposal_failed},
     },
@@ -71,8 +71,12 @@ impl Namespaces {
         &self, term: &Term, command: Command, deadline: Instant,
     ) -> Attempt<EntryOutcome> {
         let proposing = self.group.propose(term.term(), command);
-        let told_as = ("the change of the namespace", "the voters", "ratchet namespace list");
-        through_in_time(proposing, deadline, told_as).await?.map_err(proposal_failed)
+        let change = OngoingChange {
+            name: "the change of the namespace",
+            voters: "the voters",
+            shown_by: "ratchet namespace list",
+        };
+        through_in_time(proposing, deadline, change).await?.map_err(proposal_failed)
     }
 
     async fn change(

@@ -12,7 +12,11 @@ use crate::{
     consensus::MembershipChange,
     node::{
         access::{Asker, Guarded, Subject, check_peer_addresses},
-        requests::{ongoing::through_in_time, operation::ByLeader, refused::proposal_failed},
+        requests::{
+            ongoing::{OngoingChange, through_in_time},
+            operation::ByLeader,
+            refused::proposal_failed,
+        },
         way::{attempt::Attempt, patience::time_to_tell},
     },
     proto::{
@@ -213,8 +217,12 @@ impl Members {
         deadline: Instant,
     ) -> Attempt<v1::MembershipResponse> {
         let changing = self.group.membership.change(term.term(), changes, unless_unfit);
-        let told_as = ("the membership change", "its voters", "ratchet status");
-        through_in_time(changing, deadline, told_as).await?.map_err(proposal_failed)?;
+        let change = OngoingChange {
+            name: "the membership change",
+            voters: "its voters",
+            shown_by: "ratchet status",
+        };
+        through_in_time(changing, deadline, change).await?.map_err(proposal_failed)?;
         Ok(self.membership())
     }
 }

@@ -7,20 +7,29 @@ use crate::{
     proto::{Refusal, refusal},
 };
 
-/// The outcome of a change, if it is through in time: its caller must hear before the deadline that it goes on. The three texts
-/// name the change, the voters of whom a majority must write it down, and the command that shows what became of it.
+/// How a change is told of that goes on.
+pub(in crate::node) struct OngoingChange {
+    /// What it is called.
+    pub name: &'static str,
+    /// Those of whom a majority must write it down.
+    pub voters: &'static str,
+    /// The command that shows what became of it.
+    pub shown_by: &'static str,
+}
+
+/// The outcome of a change, if it is through in time: its caller must hear before the deadline that it goes on.
 ///
 /// # Errors
 /// DEADLINE_EXCEEDED if the change goes on.
 pub(in crate::node) async fn through_in_time<T>(
-    changing: impl Future<Output = T>, deadline: Instant,
-    (change, voters, shown_by): (&str, &str, &str),
+    changing: impl Future<Output = T>, deadline: Instant, change: OngoingChange,
 ) -> Result<T, Refusal> {
     let through = timeout_at(time_to_tell(deadline), changing).await;
+    let OngoingChange { name, voters, shown_by } = change;
     through.map_err(|_| {
         refusal!(
             DeadlineExceeded,
-            "{change} is not through yet, and goes on: a majority of {voters} must write it down; \
+            "{name} is not through yet, and goes on: a majority of {voters} must write it down; \
              see {shown_by}"
         )
         .ongoing()
@@ -37,10 +46,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_change_that_is_not_through_is_told_before_the_deadline_as_one_that_goes_on() {
         let deadline = Instant::now() + Duration::from_secs(1);
-        let told = ("the change", "its voters", "ratchet status");
-        let through = through_in_time(future::ready(7), deadline, told).await;
+        let change = || OngoingChange {
+            name: "the change",
+            voters: "its voters",
+            shown_by: "ratchet status",
+        };
+        let through = through_in_time(future::ready(7), deadline, change()).await;
         assert_eq!(through.expect("it is through"), 7);
-        let late = through_in_time(future::pending::<()>(), deadline, told).await;
+        let late = through_in_time(future::pending::<()>(), deadline, change()).await;
         let late = late.expect_err("it goes on");
         assert!(Instant::now() < deadline);
         assert_eq!(late.outcome(), Outcome::Ongoing);

@@ -241,7 +241,8 @@ impl Material {
                 )),
                 other => files.key.told(&format!("it cannot be used: {other}; make another one")),
             })?;
-        let facts = CertificateFacts::read(&chain[0]).map_err(|why| files.certificate.told(&why))?;
+        let facts =
+            CertificateFacts::read(&chain[0]).map_err(|why| files.certificate.told(&why))?;
         let roots = Arc::new(match (&files.ca, &contents.ca) {
             (Some(file), Some(bytes)) => roots(file, bytes)?,
             _ => RootCertStore::empty(),
