@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ids::NamespaceId, progression::Progression, section::SectionRecord};
+use super::{identifiers::NamespaceId, progression::Progression, section::SectionRecord};
 
 /// The accounts of so many days are kept; a day on which nothing happened has none. The log's entries mean something
 /// else with another value: a change of it is a change of format.

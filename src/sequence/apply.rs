@@ -11,7 +11,7 @@ use super::{
     accounts::{DAYS_KEPT, DayAccounts, EntryAccounts, day_of},
     command::{Bump, Bumped, Command, EntryOutcome, SectionUse},
     gapless_take::{FirstUse, MessagePart, NoRoom, PartTaken, Take, Taken},
-    ids::{NamespaceId, SectionId},
+    identifiers::{NamespaceId, SectionId},
     ledger::{Ledger, LedgerRefused},
     namespace_life,
     progression::Progression,
@@ -136,7 +136,7 @@ fn add_accounts<T: Table>(
         let Some(known) = table.namespace(namespace) else {
             continue;
         };
-        // Those of ids count for nothing: most of them stand for times at which nobody asked.
+        // Skipped numbers of ids are not noted: most of them stand for times at which nobody asked.
         if known.config.format.is_none() {
             table.note_skipped(namespace, more.leader_change);
         }

@@ -1,6 +1,6 @@
 //! The URIs by which certificates name nodes and clients.
 
-use super::ids::NodeId;
+use super::identifiers::NodeId;
 
 /// The URI by which a certificate names a node.
 pub fn node_uri(cluster: &str, node: NodeId) -> String {

@@ -10,7 +10,7 @@ use super::{
     access::{AccessChange, AccessRefused},
     accounts::Skipped,
     gapless_take::{MessagePart, NoRoom, PartTaken},
-    ids::{ClusterId, NodeId, SectionId},
+    identifiers::{ClusterId, NodeId, SectionId},
     ledger::{LedgerRefused, MemoryDigest, TermEnd},
     namespace::{InvalidNamespace, Namespace, NamespaceConfig},
     namespace_change::NamespaceChange,

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ids::{NamespaceId, SectionKey},
+    identifiers::{NamespaceId, SectionKey},
     progression::Range,
     request_id::PartId,
 };

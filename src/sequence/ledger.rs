@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::ids::NodeId;
+use super::identifiers::NodeId;
 
 /// The ledger of a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -1,14 +1,14 @@
 //! The domain: namespaces, keys, sections, ranges, worker ids, principals, and what a log entry does to them. Pure: no
-//! I/O, no async, no clock, and nothing else of this crate.
+//! I/O, no async, no clock, and nothing else of this crate but `planted_bugs`, which a release does not have.
 //!
 //! Invariant: the `max_seq` of a section only grows. The exceptions are a *trim* and a *release* by the
 //! epoch that raised it, which never go below what was handed out. The same holds of the ceiling of a worker id, which
 //! its holder may lower to what it used.
 //!
-//! Which file uses which: `caller_ids`, `ids`, `key` and `progression` use no other; `certificate_uris`, `ledger`,
-//! `request_id`, `section` and `workers` come next, then `namespace`, `accounts` and `gapless_take`, then `written_key`,
-//! `totals`, `request_book`, `access` and `namespace_limits`, `namespace_change`, `command`, `table`, `namespace_life` and
-//! `worker_asks`, and last `apply`.
+//! Which file uses which: `caller_ids`, `identifiers`, `key` and `progression` use no other; `certificate_uris`,
+//! `ledger`, `request_id`, `section` and `workers` come next, then `namespace`, `accounts` and `gapless_take`, then
+//! `written_key`, `totals`, `request_book`, `access` and `namespace_limits`, `namespace_change`, `command`, `table`,
+//! `namespace_life` and `worker_asks`, and last `apply`.
 
 mod access;
 mod accounts;
@@ -17,7 +17,7 @@ mod caller_ids;
 mod certificate_uris;
 mod command;
 mod gapless_take;
-mod ids;
+mod identifiers;
 mod key;
 mod ledger;
 mod namespace;
@@ -46,7 +46,7 @@ pub use caller_ids::{NO_NETWORK, is_principal, network_of, principal_id};
 pub use certificate_uris::{client_uri, node_uri};
 pub use command::{Bump, Bumped, Command, EntryOutcome, NamespaceRefused, SectionUse};
 pub use gapless_take::{FirstUse, IdsFull, MessagePart, NoRoom, PartTaken, Take, Taken};
-pub use ids::{ClusterId, NamespaceId, NodeId, SectionId, SectionKey, SetId};
+pub use identifiers::{ClusterId, NamespaceId, NodeId, SectionId, SectionKey, SetId};
 pub use key::{InvalidKey, KEY_NAME_BYTES_MAX, Key, KeyKind, OwnedKey};
 pub use ledger::{Ledger, LedgerRefused, MemoryDigest, TermEnd};
 pub use namespace::{

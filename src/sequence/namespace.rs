@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ids::{NamespaceId, SectionId, SectionKey},
+    identifiers::{NamespaceId, SectionId, SectionKey},
     key::{Key, KeyKind},
     progression::{NUMBER_MAX, Progression},
     workers::LeaseBound,
@@ -148,8 +148,13 @@ pub enum InvalidNamespace {
     #[error("{0}")]
     Format(String),
     /// The description is too long.
-    #[error("the description has {0} characters; it may have at most 256")]
-    LongDescription(usize),
+    #[error("the description has {length} characters; it may have at most {length_max}")]
+    LongDescription {
+        /// How many it has.
+        length: usize,
+        /// How many it may have.
+        length_max: usize,
+    },
     /// The description holds a control character.
     #[error("the description holds the control character {0:?}; write it on one line")]
     ControlCharacter(char),

@@ -9,7 +9,7 @@
 
 use super::{
     command::NamespaceRefused,
-    ids::{ClusterId, NamespaceId},
+    identifiers::{ClusterId, NamespaceId},
     namespace::{Namespace, NamespaceConfig},
     namespace_change::{NamespaceChange, why_fixed},
     table::Table,

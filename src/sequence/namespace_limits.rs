@@ -33,7 +33,7 @@ pub fn check_steps(
     })
 }
 
-/// Refuses a section_size of 0 or above 1 000 000 before it is proposed.
+/// Refuses a section_size of 0 or above [`SECTION_SIZE_MAX`] before it is proposed.
 ///
 /// # Errors
 /// [`InvalidNamespace::OutOfRange`].
@@ -68,7 +68,8 @@ pub fn check_description(description: Option<&str>) -> Result<(), InvalidNamespa
     let description = description.unwrap_or_default();
     let length = description.chars().count();
     if length > DESCRIPTION_CHARS_MAX {
-        return Err(InvalidNamespace::LongDescription(length));
+        let length_max = DESCRIPTION_CHARS_MAX;
+        return Err(InvalidNamespace::LongDescription { length, length_max });
     }
     match description.chars().find(|c| c.is_control()) {
         Some(c) => Err(InvalidNamespace::ControlCharacter(c)),

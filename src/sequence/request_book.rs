@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     gapless_take::{IdsFull, MessagePart, Take, Taken},
-    ids::NamespaceId,
+    identifiers::NamespaceId,
     request_id::{LIFETIMES, Lifetime, PartId},
 };
 use crate::planted_bugs::{Bug, is_planted};

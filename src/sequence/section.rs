@@ -190,7 +190,7 @@ impl SectionRecord {
                 0 => self.step,
                 step => step,
             },
-            // Of what the epoch had before, no more is unused now than was then.
+            // In the epoch of the record, no more are unused than were when it was written, and the new ones.
             unused_max: match self.epochs_since(epoch) {
                 0 => unused_max.min(self.unused_max.saturating_add(numbers(progression, old, new))),
                 _ => unused_max,
@@ -198,8 +198,9 @@ impl SectionRecord {
             skipped: self.skipped_at(progression, epoch),
             written_ms: self.written_ms,
         };
-        // The term that gets the chunk asserts that it is not empty and not below the ceiling (`add_chunk`), and that no number
-        // it takes is above `max` (`take`). An assertion here would end every replica.
+        // The term that gets the chunk asserts that it is not empty and not below the ceiling (`add_chunk`), and that no number it
+        // takes is above `max` (`take`). To assert that here would end every replica. What is asserted here is that the table is
+        // not damaged: no entry writes a record whose floor is above its ceiling.
         assert!(record.floor <= old, "the table is damaged: a floor above its ceiling: {self:?}");
         Ok((record, Chunk { old, new }))
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::{
     access::{PrincipalKey, PrincipalRecord, Principals},
     accounts::DayAccounts,
-    ids::{ClusterId, NamespaceId, SectionId},
+    identifiers::{ClusterId, NamespaceId, SectionId},
     ledger::Ledger,
     namespace::Namespace,
     request_book::{IdPlace, IdShare, QueuedId, Remembered, RequestBook},

@@ -9,7 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::ids::NamespaceId;
+use super::identifiers::NamespaceId;
 use crate::planted_bugs::{Bug, is_planted};
 
 /// How many worker ids of a namespace can be leased, even if its format has room for more.

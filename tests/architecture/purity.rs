@@ -1,6 +1,7 @@
 //! Pure files do no I/O, wait for nothing, log nothing and read no clock.
 //!
 //! Pure are all files of `src/sequence/` and `ids/src/`, and each file whose first paragraph says "Pure." or "Pure: ...".
+//! They may ask for planted bugs, of which a release has none.
 
 use crate::{
     files::{File, assert_none, files},
