@@ -16,8 +16,8 @@ pub enum Why {
     #[error("the node that leads is to be asked")]
     AskLeader,
     /// Of a key of a message whose other keys may have numbers: the term was closed before its turn, or while it waited.
-    /// It gets nothing here: the next leader has its numbers. Numbers that it took behind a late place of the same key are
-    /// counted as skipped.
+    /// It gets nothing here: the next leader has its numbers. If the message has the key several times, the places behind the
+    /// first one that is left get nothing either, and the numbers that they took are counted as skipped.
     #[error("the key is left to the next leader")]
     LeftToNextLeader,
     /// The caller's deadline passed before the numbers were there.

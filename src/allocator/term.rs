@@ -231,7 +231,8 @@ impl Term {
         let (done, finished) = oneshot::channel();
         self.bumper.send(Request::Finish(done)).ok()?;
         finished.await.ok()?;
-        // So would an entry that checkpoints sections. One that releases sections would come too late.
+        // So would an entry under way that checkpoints sections. One that releases sections would be refused behind the term's
+        // last entry.
         self.memory.background_ended().await;
         gate.advance(TermStage::Closed).then_some(())
     }

@@ -51,7 +51,7 @@ const PROBES: u64 = 1_024;
 
 /// How soon a refused caller may try again, in milliseconds.
 pub(super) const RETRY_AFTER_MS: u64 = 100;
-/// As above, where those that are counted are kept for long.
+/// The same where what is counted is kept for long: connections, exports and pages.
 const PLACE_AFTER_MS: u64 = 1_000;
 /// How many connections of strangers may be about to end at a time, so that others have their places.
 const LEAVING_MAX: u64 = 64;

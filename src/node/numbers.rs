@@ -45,7 +45,7 @@ use super::{
         checks::{check_namespace, no_namespace},
         counted::CallCounts,
         late_keys::replaced,
-        refused::outcome_unknown,
+        refused::may_be_taken,
     },
     slow_calls::SlowCalls,
     terms::LedTerms,
@@ -267,7 +267,7 @@ impl<Q: SequenceRequest> ForLeader for CheckedRequest<Q> {
         let reserved = reserved.map_err(|refusal| match waits {
             // An entry that takes its numbers may be under way.
             Waits::Here if here.may_be_gapless(message) => {
-                outcome_unknown(&refusal.message(), message.namespace())
+                may_be_taken(&refusal.message(), message.namespace())
             }
             // Floors may be raised by now.
             Waits::Here if message.raises() => refusal.may_be_done(),
@@ -354,8 +354,8 @@ impl<Q: SequenceRequest> ForLeader for CheckedRequest<Q> {
         let (mut request, burnt) = forward_request(&self.message, taken_for, by, counts);
         let span = self.span.as_ref().map(|span| span.asking_leader());
         request.trace_parent = span.as_ref().map(|span| Box::new(span.to_wire()));
-        // It can be asked again, and what was done may show.
-        let is_found_again = self.effect() != Effect::None;
+        // Whether somebody may see that the leader has done it, also if its answer is lost.
+        let shows = self.effect() != Effect::None;
         let sent = (request, burnt);
         let replied = here.way.forwarder().forward(leader, member, sent, deadline).await;
         if let Some(span) = span {
@@ -378,10 +378,10 @@ impl<Q: SequenceRequest> ForLeader for CheckedRequest<Q> {
             Err(lost) => {
                 tracing::debug!(leader, %lost, "forwarding");
                 Err(match self.may_be_asked_again(here, taken_for) {
-                    true if is_found_again => Unanswered::MAY_BE_DONE,
+                    true if shows => Unanswered::MAY_BE_DONE,
                     true => Unanswered::ELSEWHERE,
                     false if is_planted(Bug::LostCallAskedAgain) => Unanswered::ELSEWHERE,
-                    false => outcome_unknown(&lost, self.message.namespace()).into(),
+                    false => may_be_taken(&lost, self.message.namespace()).into(),
                 })
             }
         }

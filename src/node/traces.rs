@@ -151,13 +151,13 @@ impl Tracer {
 }
 
 impl Span {
-    /// The first one of a trace.
+    /// The first span of a trace.
     fn first(tracer: &Arc<Tracer>, name: &'static str) -> Span {
         let trace = (u128::from(random::u64()) << u64::BITS) | u128::from(random::u64());
         Span::new(tracer, (trace.max(1).to_be_bytes(), None, String::new()), name, SpanKind::Asked)
     }
 
-    /// One within what a caller, or a peer, says.
+    /// A span in the trace that a caller, or a peer, told of, within the span that it told of.
     fn within(tracer: &Arc<Tracer>, name: &'static str, said: TraceContext) -> Span {
         let TraceContext { trace, span, state, .. } = said;
         Span::new(tracer, (trace, Some(span), state), name, SpanKind::Asked)

@@ -61,7 +61,7 @@ impl Term {
             };
             let counts = self.counts(namespace);
             let held = HeldNumbers::new(&*counts, if taken.is_ok() { count } else { 0 });
-            // Not earlier, as in `next`.
+            // Not earlier: if a successor answered before the numbers were taken, the fence fails now.
             self.pass_fence(namespace, held, taken.is_ok().into(), deadline).await?;
             let range = taken?;
             self.hot_keys.note(namespace, key, count);

@@ -160,7 +160,7 @@ impl Term {
         if let Some(full) = full {
             return Err(full.into());
         }
-        // Not earlier, as in `next`.
+        // Not earlier: if a successor answered before the floors were raised, the fence fails now.
         self.pass_fence_with_nothing(namespace, deadline).await?;
         Ok(floors)
     }

@@ -96,7 +96,7 @@ impl Term {
             }
         }
         answer.sort();
-        // Not earlier, as in `next`.
+        // Not earlier: if a successor answered before the numbers were taken, the fence fails now.
         let answered = keys - answer.refused();
         self.pass_fence(namespace, held, answered as u64, deadline).await?;
         let taken = |place| (answer.firsts[place] > 0).then(|| (asked.ask)(place));

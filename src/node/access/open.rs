@@ -46,7 +46,7 @@ fn reached(config: &Config) -> impl Iterator<Item = Reached> {
     })
 }
 
-/// One of them, unless they may be open.
+/// A port that strangers reach, unless the setting `insecure` allows that.
 fn exposed(config: &Config) -> Option<Reached> {
     reached(config).next().filter(|_| !config.insecure)
 }

@@ -21,7 +21,7 @@ use crate::{
     clock::whole_ms,
     node::{
         formats::{IDS_MAX, ended, invalid},
-        leader_ids::key_numbers::AHEAD_MAX_MS,
+        leader_ids::key_numbers::BEYOND_UNIT_MAX_MS,
         requests::keys::{key_of, to_key},
     },
     proto::{
@@ -189,7 +189,7 @@ fn is_silent(asked_at: Option<Instant>) -> bool {
 
 /// For how long the leader has no numbers. It may say so of a unit of time and a little more.
 fn wait_of(numbers: &IdNumbers, format: &Format) -> Duration {
-    let wait_ms = numbers.wait_ms.clamp(1, format.tick_ms() + AHEAD_MAX_MS);
+    let wait_ms = numbers.wait_ms.clamp(1, format.tick_ms() + BEYOND_UNIT_MAX_MS);
     Duration::from_millis(wait_ms)
 }
 

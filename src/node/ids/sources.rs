@@ -21,15 +21,15 @@ use crate::{
         Code, Operation, Refusal, refuse,
         v1::{self, Reason},
     },
-    sequence::{self, NamespaceId},
+    sequence::{NamespaceId, WORKERS_MAX},
 };
 
 /// The worker ids of a namespace are released if no id was asked for in this time.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 /// How many worker ids of a namespace this node holds at most.
-const WORKERS_MAX: u64 = 32;
+const HELD_MAX: u64 = 32;
 /// And never more than one part in this many of those that there are.
-const WORKERS_SHARE: u64 = 4;
+const HELD_SHARE: u64 = 4;
 
 /// The worker ids that this node holds.
 #[derive(Default)]
@@ -65,10 +65,9 @@ impl NodeSource {
     pub fn new(
         format: Format, leader: LeaderLessor,
     ) -> Result<(NodeSource, impl Future<Output = ()> + Send + 'static), EncodeError> {
-        let workers = format.workers_max().min(sequence::WORKERS_MAX.into());
-        // At most 32.
-        let workers_max = (workers / WORKERS_SHARE).clamp(1, WORKERS_MAX) as usize;
-        let (ids, keeper) = IdSource::new(format.clone(), workers_max, leader)?;
+        let workers = format.workers_max().min(WORKERS_MAX.into());
+        let held_max = (workers / HELD_SHARE).clamp(1, HELD_MAX) as usize;
+        let (ids, keeper) = IdSource::new(format.clone(), held_max, leader)?;
         let source = NodeSource {
             ids_per_second: format.ids_per_second().unwrap_or(1),
             format: Arc::new(format),

@@ -171,7 +171,7 @@ impl Clerk {
         let now_ms = match self.time.now_ms(lease.term()) {
             Ok(now_ms) => now_ms,
             Err(why) => {
-                // One is counted already.
+                // The look at the time has counted one call that is refused.
                 self.group.set_metrics.clock_refusals.inc_by(calls.len() as u64 - 1);
                 return refuse(calls, &why);
             }
@@ -193,10 +193,11 @@ impl Clerk {
             Ok(EntryOutcome::Workers(answers)) if answers.len() == replies.len() => {
                 self.group.set_metrics.worker_entries.inc();
                 for ((reply, worker), answer) in replies.into_iter().zip(workers).zip(answers) {
-                    if let WorkerAnswer::Leased(lease) = &answer {
-                        assert!(lease.from_ms <= lease.ceiling_ms, "a lease of no time: {lease:?}");
+                    if let WorkerAnswer::Leased(record) = &answer {
+                        let is_sound = record.from_ms <= record.ceiling_ms;
+                        assert!(is_sound, "a lease that ends before it begins: {record:?}");
                     }
-                    // The caller may have gone. Nobody uses its lease then.
+                    // The caller may have gone. Nobody uses the worker id then.
                     let _ = reply.send(DeskAnswer::Done(worker, answer));
                 }
             }

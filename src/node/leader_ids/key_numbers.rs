@@ -41,7 +41,7 @@ use crate::{
 
 /// How far a key may be ahead, beyond a unit of time, in milliseconds. If it is further ahead, its namespace goes on from
 /// there.
-pub const AHEAD_MAX_MS: u64 = 100;
+pub const BEYOND_UNIT_MAX_MS: u64 = 100;
 /// For how long the leader itself waits in a call for later units of time, in milliseconds. Where they are short, the way to it
 /// would take longer than they.
 const WAIT_MAX_MS: u64 = 20;
@@ -134,7 +134,7 @@ impl LeaderIds {
                 return Ok(TimeTaken::Never(error));
             }
             let (ahead_ms, tick_ms) = (time_ms.saturating_sub(now_ms), of.format.tick_ms());
-            if ahead_ms <= tick_ms + AHEAD_MAX_MS {
+            if ahead_ms <= tick_ms + BEYOND_UNIT_MAX_MS {
                 let wait_ms = ahead_ms.max(1);
                 return Ok(TimeTaken::Later { wait_ms });
             }

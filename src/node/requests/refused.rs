@@ -18,10 +18,10 @@ const IDS_RETRY_AFTER_MS: u64 = 1_000;
 /// The outcome of a request for `count` numbers, 0 if it asks for none, that a term did not serve: another node is to be
 /// asked, or the request is refused.
 pub(in crate::node) fn failed(
-    failed: impl Into<Unserved>, namespace: &Namespace, term: &Term, count: u64,
+    unserved: impl Into<Unserved>, namespace: &Namespace, term: &Term, count: u64,
 ) -> Unanswered {
     let asked = Told { namespace, term: term.term(), count: Some(count) };
-    unanswered(failed.into(), asked)
+    unanswered(unserved.into(), asked)
 }
 
 fn unanswered(unserved: Unserved, asked: Told<'_>) -> Unanswered {
@@ -43,18 +43,18 @@ fn unanswered(unserved: Unserved, asked: Told<'_>) -> Unanswered {
 /// As [`failed`], of numbers that were asked for under a request `id`, or under none: with one, the next leader knows whether
 /// they were taken.
 pub(in crate::node) fn failed_under(
-    id: Option<&MessageId>, failed: Unserved, namespace: &Namespace, term: &Term, count: u64,
+    id: Option<&MessageId>, unserved: Unserved, namespace: &Namespace, term: &Term, count: u64,
 ) -> Unanswered {
-    match failed {
+    match unserved {
         Unserved { why: Why::AskLeader, may_be_done: 1.. } if id.is_some() => {
             Unanswered::MAY_BE_DONE
         }
-        other => self::failed(other, namespace, term, count),
+        other => failed(other, namespace, term, count),
     }
 }
 
 fn unknown_of(why: &impl std::fmt::Display, asked: Told<'_>) -> Unanswered {
-    outcome_unknown(why, &asked.namespace.config.name).into()
+    may_be_taken(why, &asked.namespace.config.name).into()
 }
 
 /// The outcome of a proposal that failed: the next leader is to be asked if nothing was proposed, or the request is refused.
@@ -195,7 +195,7 @@ fn ids_full(full: &IdsFull, namespace: &Namespace) -> Refusal {
 }
 
 /// The refusal for a caller that may have taken numbers of a gapless key, as far as this node knows.
-pub fn outcome_unknown(why: &impl std::fmt::Display, namespace: &str) -> Refusal {
+pub fn may_be_taken(why: &impl std::fmt::Display, namespace: &str) -> Refusal {
     refusal!(
         OutcomeUnknown,
         "{why}: namespace {namespace:?} is gapless, or not known here: numbers may be taken; if it is gapless, it is safe \
