@@ -26,7 +26,8 @@ pub const COUNT_MAX_MAX: u64 = 1_000_000_000;
 
 /// Calls the macro `$with` with the list of settings. An entry reads: help, environment variable, in brackets further
 /// clap arguments of its flag, `=>`, name, type in the configuration, `as` the type in which it is given, default, and
-/// range if it has one. Those after `secret:` have no flag: everybody on the machine can read the flags of a process.
+/// range if it has one. Those after `secret:` have no flag: everybody on the machine can read the flags of a process. The types
+/// and functions that entries name are those that are known by these names where this macro is called.
 macro_rules! for_each_setting {
     ($with:ident) => {
         $with! {

@@ -56,13 +56,9 @@ async fn livez(State(context): State<Arc<NodeContext>>) -> impl IntoResponse {
 /// Fails while this node cannot answer requests, so that they go to another one. A low disk is told and fails nothing: keys in
 /// use go on, and the other nodes may be no better.
 async fn readyz(State(context): State<Arc<NodeContext>>) -> impl IntoResponse {
-    let remark = context.group.limiting_disk().map(|low| match low.follower {
-        None => format!(
-            "the disk is nearly full: {low}; as leader this node refuses new keys and namespaces"
-        ),
-        Some(_) => format!(
-            "the voters whose disks have room are no majority: {low}; new keys and namespaces are refused"
-        ),
+    let remark = context.group.limiting_disk().map(|low| {
+        let why = low.why_refused();
+        format!("{why}: {low}; as leader this node refuses new keys and namespaces")
     });
     probe(context.readiness.check().map(|()| remark))
 }

@@ -77,6 +77,16 @@ pub struct LowDisk {
     pub follower: Option<NodeId>,
 }
 
+impl LowDisk {
+    /// Why new keys and namespaces are refused while it is low, without figures.
+    pub fn why_refused(&self) -> &'static str {
+        match self.follower {
+            None => "the disk is nearly full",
+            Some(_) => "the voters whose disks have room are no majority",
+        }
+    }
+}
+
 fn on_the_disk_of(follower: &Option<NodeId>) -> String {
     follower.map_or_else(String::new, |node| format!(" on the disk of node {node}"))
 }

@@ -320,10 +320,10 @@ impl Taker {
             Taken::Range(range) => Ok(range),
             Taken::Exhausted { left } => Err(Why::Exhausted { left }),
             Taken::NoRoom(NoRoom { free_mb, reserve_mb }) => {
-                // The entry says how much room there was, and not where.
-                let low = self.group.view.limiting_disk();
-                let follower = low.and_then(|low| low.follower);
-                Err(Why::LowDisk(LowDisk { free_mb, reserve_mb, follower }))
+                // The entry says how much room there was, and not where. So the disk that is low now is told of, with its own
+                // figures. If there is none any more, it was the leader's, as far as is known.
+                let low = LowDisk { free_mb, reserve_mb, follower: None };
+                Err(Why::LowDisk(self.group.view.limiting_disk().unwrap_or(low)))
             }
             Taken::OverKeysMax { keys_max } => Err(Why::OverKeysMax { keys_max }),
             Taken::TooLarge { count_max } => Err(Why::TooLarge { count_max }),

@@ -81,11 +81,9 @@ fn tell_of_change(before: Option<LowDisk>, now: Option<LowDisk>) {
         return;
     }
     match now {
-        Some(low @ LowDisk { follower: None, .. }) => tracing::warn!(
-            "the disk is nearly full: {low}. As leader this node refuses new keys and namespaces; make room"
-        ),
         Some(low) => tracing::warn!(
-            "the voters whose disks have room are no majority: {low}. New keys and namespaces are refused; make room"
+            "{}: {low}. As leader this node refuses new keys and namespaces; make room",
+            low.why_refused()
         ),
         None => tracing::info!("the disks have room again: new keys are taken"),
     }

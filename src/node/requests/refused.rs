@@ -231,8 +231,7 @@ pub fn low_disk(low: LowDisk) -> Refusal {
          reserve is free: make room on the disks of all nodes",
         match low.follower {
             None => "the disk of the leader is nearly full",
-            Some(_) =>
-                "disks are nearly full, and the voters whose disks have room are no majority",
+            Some(_) => low.why_refused(),
         }
     )
     .retry_after(DISK_RETRY_AFTER_MS)

@@ -96,14 +96,13 @@ impl RedisSession {
         let found = found.map_err(|refused| self.unknown(command, refused, begins));
         let found = found.and_then(|entry| self.check_asker(entry).map(|()| entry));
         let answered = match (found, self.transaction.take()) {
-            (Ok(entry), None) if entry.action != Action::Exec => {
+            (Ok(entry), None) => {
                 self.carry_out(entry, command, deadline, replies).await;
                 return None;
             }
             (Ok(entry), Some(transaction)) if entry.action == Action::Exec => {
                 transaction.finish().map(Some)
             }
-            (Ok(_), None) => Err(Refused::invalid("EXEC without MULTI")),
             (Ok(entry), Some(transaction)) if entry.action.is_never_put_off() => {
                 self.transaction = Some(transaction);
                 self.carry_out(entry, command, deadline, replies).await;
@@ -265,7 +264,6 @@ impl RedisSession {
     ) -> Result<(), Refused> {
         use Action::*;
         match action {
-            Incr | Exec => unreachable!("they are answered elsewhere"),
             Multi if self.transaction.is_some() => {
                 return Err(Refused::invalid("MULTI calls can not be nested"));
             }
@@ -273,6 +271,8 @@ impl RedisSession {
                 self.transaction = Some(Transaction::default());
                 replies.simple("OK");
             }
+            // `answer` has the commands of a transaction carried out.
+            Exec => return Err(Refused::invalid("EXEC without MULTI")),
             Discard => {
                 let begun = self.transaction.take();
                 begun.ok_or_else(|| Refused::invalid("DISCARD without MULTI"))?;
@@ -280,8 +280,8 @@ impl RedisSession {
             }
             Watch => return Err(self.why_unwatched()),
             Accepted => replies.simple("OK"),
-            // By 0: `check` makes requests for numbers of all others.
-            IncrBy => {
+            // By 0, and so INCRBY: `check` makes requests for numbers of all others.
+            Incr | IncrBy => {
                 let asking = (&self.context, &self.by);
                 let reading = key::last_number(asking, command, deadline, replies);
                 return timed(&self.context, 1, reading).await;

@@ -28,7 +28,7 @@ use std::{
 use hashbrown::DefaultHashBuilder;
 use parking_lot::Mutex;
 
-use super::recent_part::{Part, RECORD_BYTES, RecordSlot};
+use super::recent_part::{RECORD_BYTES, RecentPart, RecordSlot};
 use crate::{
     ordered_watch,
     sequence::{NamespaceId, SectionId, SectionKey, SectionRecord},
@@ -40,7 +40,7 @@ const PARTS: usize = 64;
 /// The records of sections that may be used next. A record that was not written again for long gives way to a new
 /// one.
 pub struct RecentRecords {
-    parts: Vec<Mutex<Part>>,
+    parts: Vec<Mutex<RecentPart>>,
     hasher: DefaultHashBuilder,
     /// The last term that this node led; 0 for none.
     own_term: AtomicU64,
@@ -58,7 +58,7 @@ impl RecentRecords {
     /// Room for as many records as `bytes` hold.
     pub fn new(bytes: usize) -> Self {
         let slots_max = (bytes / RECORD_BYTES / PARTS).min(u32::MAX as usize);
-        let part = || Mutex::new(Part::new(slots_max));
+        let part = || Mutex::new(RecentPart::new(slots_max));
         RecentRecords {
             parts: (0..PARTS).map(|_| part()).collect(),
             hasher: DefaultHashBuilder::default(),

@@ -15,7 +15,7 @@ pub const RECORD_BYTES: usize = size_of::<RecordSlot>() + size_of::<bool>() + 5 
 
 /// Some of the records: a ring of slots, and an index of them.
 #[derive(Default)]
-pub struct Part {
+pub struct RecentPart {
     slots: Vec<RecordSlot>,
     /// For each slot: true if the record was written again since the hand passed it.
     written_again: Vec<bool>,
@@ -38,10 +38,10 @@ pub struct RecordSlot {
     skipped: u64,
 }
 
-impl Part {
+impl RecentPart {
     /// Room for `slots_max` records.
     pub fn new(slots_max: usize) -> Self {
-        Part { slots_max, ..Part::default() }
+        RecentPart { slots_max, ..RecentPart::default() }
     }
 
     /// How many records there are.
@@ -110,7 +110,11 @@ impl Part {
 
     /// Forgets all records.
     pub fn clear(&mut self) {
-        *self = Part { slots_max: self.slots_max, missed: self.missed + 1, ..Part::default() };
+        *self = RecentPart {
+            slots_max: self.slots_max,
+            missed: self.missed + 1,
+            ..RecentPart::default()
+        };
     }
 
     fn place(&self, hash: u64, id: &SectionId) -> Option<usize> {

@@ -151,7 +151,7 @@ fn a_fill_takes_no_place_of_another_record_and_ends_when_there_is_none_left() {
 /// Another record takes its place before the fill adds the old one.
 #[test]
 fn a_record_that_gave_way_counts_as_missed() {
-    let mut part = Part::new(1);
+    let mut part = RecentPart::new(1);
     let rehash = |slot: &RecordSlot| match slot.id().1 {
         SectionKey::Id(id) => *id,
         SectionKey::Name(_) => 0,
