@@ -2,13 +2,14 @@
 //! to this node.
 //!
 //! `own.rs` says which term this node leads, and whether its allocator is open. `leadership.rs` gets each term its chunks and
-//! opens its allocator, and `recent_records.rs` keeps the records at hand that it will need. `take_memory.rs` takes in a memory
-//! that a leader sends, and `held_memory.rs` keeps it until a term begins. `leader_change.rs` shows how long a leader change
-//! took, until its first answer (`awaited_answer.rs`).
+//! opens its allocator, and `founding.rs` logs before that what a fresh cluster comes with. `recent_records.rs` keeps the
+//! records at hand that a term will need. `take_memory.rs` takes in a memory that a leader sends, and `held_memory.rs` keeps it
+//! until a term begins. `leader_change.rs` shows how long a leader change took, until its first answer (`awaited_answer.rs`).
 //!
 //! Invariant: the allocator in use belongs to the term that Raft last said this node leads, or there is none.
 
 mod awaited_answer;
+mod founding;
 mod held_memory;
 mod leader_change;
 mod leadership;
