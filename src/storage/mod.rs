@@ -26,7 +26,7 @@
 //!
 //! * `database`: the RocksDB database: options, reads, batches, errors.
 //!
-//! * `access`: whether this process may use a data directory, as it is mounted and owned.
+//! * `directory_check`: whether this process may use a data directory, as it is mounted and owned.
 //! * `options`: what a store is given from outside, with the seams for tests.
 //!
 //! * `data_dir`: which files a data directory may hold, and the lock on it.
@@ -44,13 +44,13 @@
 //! * `layout`: the column families and the keys in them.
 //! * `raft_runtime`: the runtime that Raft runs on.
 
-mod access;
 mod applied;
 mod blocking;
 pub mod codec;
 mod data_dir;
 mod database;
 mod directories;
+mod directory_check;
 mod error;
 mod free_space;
 mod identity;

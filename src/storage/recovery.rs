@@ -26,8 +26,9 @@ use std::{path::Path, sync::Arc};
 use rocksdb::WriteBatch;
 
 use super::{
-    access, data_dir,
+    data_dir,
     database::Database,
+    directory_check,
     error::StoreError,
     identity,
     layout::{Family, RECOVERY_KEY},
@@ -61,8 +62,9 @@ pub fn recover(
             dir.display()
         )));
     }
-    access::check_access(dir)?;
-    recover_accessible(dir, set, margin, dry_run).map_err(|error| access::denied_or(dir, error))
+    directory_check::check_access(dir)?;
+    recover_accessible(dir, set, margin, dry_run)
+        .map_err(|error| directory_check::denied_or(dir, error))
 }
 
 /// Recovers a directory whose files may not be open to this user yet.

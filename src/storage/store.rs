@@ -8,11 +8,11 @@ use rocksdb::WriteBatch;
 use serde::Serialize;
 
 use super::{
-    access,
     blocking::BlockingExecutor,
     codec, data_dir,
     database::Database,
     directories::Directories,
+    directory_check,
     error::StoreError,
     free_space::FreeSpace,
     identity::{self, Marker},
@@ -60,11 +60,11 @@ impl Store {
         dir: &Path, cluster: &str, node: NodeId, options: StoreOptions,
     ) -> Result<Arc<Store>, StoreError> {
         if options.require_volume {
-            access::check_volume(dir)?;
+            directory_check::check_volume(dir)?;
         }
-        access::check_access(dir)?;
+        directory_check::check_access(dir)?;
         let opened = Store::open_accessible(dir, cluster, node, options);
-        opened.map_err(|error| access::denied_or(dir, error))
+        opened.map_err(|error| directory_check::denied_or(dir, error))
     }
 
     /// Opens a directory, or creates it, whose files may not be open to this user yet.

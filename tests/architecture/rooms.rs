@@ -125,7 +125,7 @@ const ORDERED: [Rows; 6] = [
             &["recovery_record"],
             &["identity", "reclaimer", "writer"],
             &["database"],
-            &["access", "options"],
+            &["directory_check", "options"],
             &["data_dir", "free_space", "unwritten"],
             &["codec", "directories", "raft_types", "spare", "unknown_format"],
             &["blocking", "error", "layout", "raft_runtime"],
