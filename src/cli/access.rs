@@ -35,7 +35,7 @@ const REPEATED_WITHIN_MS: u64 = 3_600_000;
 
 /// `ratchet token`.
 #[derive(Debug, Args)]
-pub struct Token {
+pub struct TokenArgs {
     #[command(subcommand)]
     command: AccessCommand,
 }
@@ -73,7 +73,7 @@ struct Create {
 
 /// `ratchet grant`.
 #[derive(Debug, Args)]
-pub struct Grant {
+pub struct GrantArgs {
     /// The principal: anonymous, which is everybody, or the URI of a client's certificate, as ratchet://CLUSTER/client/NAME
     principal: String,
     /// All that may be done from now on, as next:orders, next:order* or read:*; `all` is all of next, read, raise, namespaces
@@ -90,7 +90,7 @@ pub struct Grant {
 
 /// `ratchet quota`.
 #[derive(Debug, Args)]
-pub struct Quota {
+pub struct QuotaArgs {
     /// The principal: the name of a token, the URI of a client's certificate, or anonymous, of whom each address has its own
     /// quotas
     principal: String,
@@ -110,9 +110,9 @@ pub struct Quota {
     none: bool,
 }
 
-impl Ask for Quota {
+impl Ask for QuotaArgs {
     async fn run(self, connection: &Connection) -> Result<(), CommandError> {
-        let Quota { principal, quotas, id, addresses, none: _ } = self;
+        let QuotaArgs { principal, quotas, id, addresses, none: _ } = self;
         let quotas = quotas.into_iter().map(|Limited(quota)| quota).collect();
         let request = v1::SetQuotasRequest { principal, id, addresses, quotas };
         let set = connection.client()?.set_quotas(request).await?;
@@ -124,7 +124,7 @@ impl Ask for Quota {
     }
 }
 
-impl Ask for Token {
+impl Ask for TokenArgs {
     async fn run(self, connection: &Connection) -> Result<(), CommandError> {
         let (client, json) = (connection.client()?, connection.json);
         match self.command {
@@ -143,9 +143,9 @@ impl Ask for Token {
     }
 }
 
-impl Ask for Grant {
+impl Ask for GrantArgs {
     async fn run(self, connection: &Connection) -> Result<(), CommandError> {
-        let Grant { principal, grants, addresses, nothing: _ } = self;
+        let GrantArgs { principal, grants, addresses, nothing: _ } = self;
         let grants = together(grants);
         let request = v1::SetGrantsRequest { principal, addresses, grants };
         let set = connection.client()?.set_grants(request).await?;
@@ -263,29 +263,31 @@ mod tests {
     #[test]
     fn a_token_is_granted_something_and_a_principal_is_granted_nothing_only_in_so_many_words() {
         let AccessCommand::Create(create) =
-            parsed::<Token>("create a --grant next:a* --grant all --expires 90d").unwrap().command
+            parsed::<TokenArgs>("create a --grant next:a* --grant all --expires 90d")
+                .unwrap()
+                .command
         else {
             panic!("create");
         };
         assert_eq!(create.grants.len(), 2);
         assert_eq!(create.expires, Some(Duration::from_secs(90 * 86_400)));
-        let missing = parsed::<Token>("create a").unwrap_err();
+        let missing = parsed::<TokenArgs>("create a").unwrap_err();
         assert_eq!(missing.kind(), ErrorKind::MissingRequiredArgument);
-        let wrong = parsed::<Token>("create a --grant nxt:a").unwrap_err().to_string();
+        let wrong = parsed::<TokenArgs>("create a --grant nxt:a").unwrap_err().to_string();
         assert!(wrong.contains("next, read, raise, namespaces, admin"), "{wrong}");
         let AccessCommand::Revoke(Flags(revoke)) =
-            parsed::<Token>("revoke a --id b").unwrap().command
+            parsed::<TokenArgs>("revoke a --id b").unwrap().command
         else {
             panic!("revoke");
         };
         assert_eq!((&*revoke.name, revoke.id.as_deref()), ("a", Some("b")));
 
-        let grant = parsed::<Grant>("anonymous next:a read:* --addresses 10.1.0.0/16").unwrap();
+        let grant = parsed::<GrantArgs>("anonymous next:a read:* --addresses 10.1.0.0/16").unwrap();
         assert_eq!(together(grant.grants), grants("next:a read:*"));
-        assert!(parsed::<Grant>("anonymous --nothing").unwrap().grants.is_empty());
-        let missing = parsed::<Grant>("anonymous").unwrap_err();
+        assert!(parsed::<GrantArgs>("anonymous --nothing").unwrap().grants.is_empty());
+        let missing = parsed::<GrantArgs>("anonymous").unwrap_err();
         assert_eq!(missing.kind(), ErrorKind::MissingRequiredArgument);
-        let both = parsed::<Grant>("anonymous all --nothing").unwrap_err();
+        let both = parsed::<GrantArgs>("anonymous all --nothing").unwrap_err();
         assert_eq!(both.kind(), ErrorKind::ArgumentConflict);
     }
 

@@ -35,7 +35,7 @@ const DAYS_MAX: u64 = 36_500;
 
 /// `ratchet cert`.
 #[derive(Debug, Args)]
-pub struct Cert {
+pub struct CertArgs {
     #[command(subcommand)]
     command: CertCommand,
 }
@@ -116,7 +116,7 @@ struct SignedArguments {
 /// The outcome of a command, as JSON and as text.
 type Made = (Value, String);
 
-impl Cert {
+impl CertArgs {
     pub(super) fn run(self) -> Result<(), CommandError> {
         let now_ms = BootClock.wall_ms();
         let (made, json) = match self.command {

@@ -10,7 +10,7 @@ use std::{
 
 use clap::Args;
 use futures::{Stream, StreamExt, stream};
-use ratchet_client::{Client, Export as Parts, Exported, Key, api as v1};
+use ratchet_client::{Client, Export, Exported, Key, api as v1};
 use serde_json::json;
 use tempfile::{Builder, NamedTempFile};
 
@@ -30,7 +30,7 @@ type ExportedPart = Vec<(Exported, u64)>;
 
 /// `ratchet export`.
 #[derive(Debug, Args)]
-pub struct Export {
+pub struct ExportArgs {
     /// The namespace, for example "book"
     namespace: String,
     /// Write to this file, which is replaced once all rows are written [default: standard output]
@@ -42,7 +42,7 @@ pub struct Export {
     exact: bool,
 }
 
-impl Ask for Export {
+impl Ask for ExportArgs {
     async fn run(self, connection: &Connection) -> Result<(), CommandError> {
         let client = connection.client()?;
         let namespace = client.get_namespace(self.namespace.clone()).await?;
@@ -110,7 +110,7 @@ fn no_exact_sections(namespace: &v1::Namespace) -> CommandError {
     ))
 }
 
-fn parts(parts: Parts) -> impl Stream<Item = Result<ExportedPart, CommandError>> {
+fn parts(parts: Export) -> impl Stream<Item = Result<ExportedPart, CommandError>> {
     stream::unfold(parts, async |mut parts| {
         let part = parts.next().await.transpose()?;
         Some((part.map_err(CommandError::from), parts))

@@ -15,7 +15,7 @@ use super::{
 
 /// `ratchet found`.
 #[derive(Debug, Args)]
-pub struct Found {
+pub struct FoundArgs {
     /// Let nobody do anything without a token, and make one that may do everything. It is written to this file, which its owner
     /// alone can read, before the cluster is asked. If the file is there, the token in it is taken, and nothing is overwritten:
     /// so the command can be repeated. Without this, everybody may do everything
@@ -23,7 +23,7 @@ pub struct Found {
     admin_token_file: Option<PathBuf>,
 }
 
-impl Ask for Found {
+impl Ask for FoundArgs {
     async fn run(self, connection: &Connection) -> Result<(), CommandError> {
         let Some(path) = &self.admin_token_file else {
             let answer = connection.client()?.found().await?;

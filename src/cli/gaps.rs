@@ -13,7 +13,7 @@ use crate::sequence::DAYS_KEPT;
 
 /// `ratchet gaps`.
 #[derive(Debug, Args)]
-pub struct Gaps {
+pub struct GapsArgs {
     /// The namespace, for example "book"
     namespace: String,
     /// How many days back, today included; all that are kept by default
@@ -21,7 +21,7 @@ pub struct Gaps {
     days: Option<u32>,
 }
 
-impl Ask for Gaps {
+impl Ask for GapsArgs {
     async fn run(self, connection: &Connection) -> Result<(), CommandError> {
         let client = connection.client()?;
         let gaps = client.gaps(self.namespace, self.days.unwrap_or(0)).await?;

@@ -14,7 +14,7 @@ use super::{
 
 /// `ratchet id`.
 #[derive(Debug, Args)]
-pub struct Id {
+pub struct IdArgs {
     #[command(subcommand)]
     command: IdCommand,
 }
@@ -78,7 +78,7 @@ fn parameter(text: &str) -> Result<(String, u64), String> {
     parts.ok_or_else(|| format!("{text:?} is no parameter; write NAME=VALUE, as in type=3"))
 }
 
-impl Id {
+impl IdArgs {
     pub(super) async fn run(self) -> Result<(), CommandError> {
         let (done, json) = match self.command {
             IdCommand::Next(next) => return next.run().await,

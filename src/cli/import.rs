@@ -49,7 +49,7 @@ const MESSAGE_TIME: Duration = Duration::from_secs(30);
 
 /// `ratchet import`.
 #[derive(Debug, Args)]
-pub struct Import {
+pub struct ImportArgs {
     /// The namespace, for example "book"
     namespace: String,
     /// The file, or - for standard input. An import that was interrupted goes on where it was; one from standard input
@@ -64,7 +64,7 @@ pub struct Import {
     dry_run: bool,
 }
 
-impl Ask for Import {
+impl Ask for ImportArgs {
     async fn run(self, connection: &Connection) -> Result<(), CommandError> {
         let client = connection.patient_client(MESSAGE_TIME)?;
         let namespace = client.get_namespace(self.namespace.clone()).await?;
@@ -98,7 +98,7 @@ impl Ask for Import {
     }
 }
 
-impl Import {
+impl ImportArgs {
     fn is_stdin(&self) -> bool {
         self.file.as_os_str() == "-"
     }

@@ -13,7 +13,7 @@ use super::{
 
 /// `ratchet keys`.
 #[derive(Debug, Args)]
-pub struct Keys {
+pub struct KeysArgs {
     /// The namespace, for example "book"
     namespace: String,
     /// Only names that begin with this
@@ -33,7 +33,7 @@ pub struct Keys {
     limit: u32,
 }
 
-impl Ask for Keys {
+impl Ask for KeysArgs {
     async fn run(self, connection: &Connection) -> Result<(), CommandError> {
         let after = self.after.as_ref().map(|after| numbers::key_of(after, self.name));
         let request = v1::ListKeysRequest {
@@ -50,12 +50,12 @@ impl Ask for Keys {
 
 /// `ratchet explain`.
 #[derive(Debug, Args)]
-pub struct Explain {
+pub struct ExplainArgs {
     #[command(flatten)]
     key: KeyArgs,
 }
 
-impl Ask for Explain {
+impl Ask for ExplainArgs {
     async fn run(self, connection: &Connection) -> Result<(), CommandError> {
         let client = connection.client()?;
         let explanation = (client.explain(self.key.namespace.clone(), self.key.key())).await?;

@@ -78,58 +78,58 @@ pub struct Cli {
 enum Subcommands {
     /// Run a node. Without data it waits until `ratchet found` makes it and its --peers a cluster, or `ratchet node add`
     /// adds it to one; with --dev it is a cluster of one at once
-    Start(Box<start::Start>),
+    Start(Box<start::StartArgs>),
     /// Found a cluster of running nodes that hold no data: the one that is asked, and those in its --peers. Once in a
     /// cluster's life; asked again, it changes nothing
-    Found(Asking<found::Found>),
+    Found(Asking<found::FoundArgs>),
     /// Take the next numbers of a key
-    Next(Asking<numbers::Next>),
+    Next(Asking<numbers::NextArgs>),
     /// Show the last number handed out for a key
-    Current(Asking<numbers::Current>),
+    Current(Asking<numbers::CurrentArgs>),
     /// Raise the floor of a key: the numbers handed out later are greater
-    Raise(Asking<numbers::Raise>),
+    Raise(Asking<numbers::RaiseArgs>),
     /// Raise many keys to the numbers in a file
-    Import(Asking<import::Import>),
+    Import(Asking<import::ImportArgs>),
     /// Write all keys of a namespace and their numbers, as import reads them
-    Export(Asking<export::Export>),
+    Export(Asking<export::ExportArgs>),
     /// List the keys of a namespace that got numbers, page by page
-    Keys(Asking<keys::Keys>),
+    Keys(Asking<keys::KeysArgs>),
     /// Show the state of a key's numbers: its ceiling, its stored record, how many were skipped, and all that the leader has in
     /// memory
-    Explain(Asking<keys::Explain>),
+    Explain(Asking<keys::ExplainArgs>),
     /// Show how many numbers of a namespace were handed out and skipped, by cause, on each day of the last month. Days are
     /// in UTC. Numbers skipped by FENCE, DEADLINE and FLOOR are among those handed out; LEADER CHANGE is an upper bound
-    Gaps(Asking<gaps::Gaps>),
+    Gaps(Asking<gaps::GapsArgs>),
     /// Make ids of a namespace that has a format, take ids apart, and explain formats
-    Id(id::Id),
+    Id(id::IdArgs),
     /// Create, show, list, change and delete namespaces
-    Namespace(Asking<namespace::Namespace>),
+    Namespace(Asking<namespace::NamespaceArgs>),
     /// Show the worker ids of a namespace and their holders, and end a lease that reaches too far ahead
-    Worker(Asking<worker::Worker>),
+    Worker(Asking<worker::WorkerArgs>),
     /// Create, list and revoke tokens, by which callers are known
-    Token(Asking<access::Token>),
+    Token(Asking<access::TokenArgs>),
     /// Replace the grants of everybody, or of the client of a certificate
     ///
     /// The grants of anonymous hold for everybody: `ratchet grant anonymous --nothing` makes tokens necessary, and `ratchet
     /// grant anonymous all` opens the cluster again.
-    Grant(Asking<access::Grant>),
+    Grant(Asking<access::GrantArgs>),
     /// Limit how much a token, a client with a certificate, or anonymous may use
     ///
     /// The quotas that are given take the place of earlier ones. See "ratchet token list" for the present ones.
-    Quota(Asking<access::Quota>),
+    Quota(Asking<access::QuotaArgs>),
     /// Show the nodes of the cluster, their roles, and how far each one's log is
-    Status(Asking<status::Status>),
+    Status(Asking<status::StatusArgs>),
     /// Transfer the leadership to another node; no number is skipped if it takes the memory
-    Transfer(Asking<node::Transfer>),
+    Transfer(Asking<node::TransferArgs>),
     /// Add, promote, move and remove nodes
-    Node(Asking<node::Node>),
+    Node(Asking<node::NodeArgs>),
     /// Have the node that --server names read the files of its certificates again, at once
-    Reload(Asking<reload::Reload>),
+    Reload(Asking<reload::ReloadArgs>),
     /// Make a cluster of one from the data directory of a stopped node, after its cluster lost its
     /// majority for good
-    Recover(recover::Recover),
+    Recover(recover::RecoverArgs),
     /// Make the certificates of a cluster: of a CA, and those that it signs for nodes and clients
-    Cert(cert::Cert),
+    Cert(cert::CertArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell

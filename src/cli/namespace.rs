@@ -15,7 +15,7 @@ use super::{
 
 /// `ratchet namespace`.
 #[derive(Debug, Args)]
-pub struct Namespace {
+pub struct NamespaceArgs {
     #[command(subcommand)]
     command: NamespaceCommand,
 }
@@ -39,7 +39,7 @@ enum NamespaceCommand {
     Delete(Flags<v1::DeleteNamespaceRequest>),
 }
 
-impl Ask for Namespace {
+impl Ask for NamespaceArgs {
     async fn run(self, connection: &Connection) -> Result<(), CommandError> {
         let (client, json) = (connection.client()?, connection.json);
         let namespace = match self.command {

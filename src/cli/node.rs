@@ -12,12 +12,12 @@ use super::{
 
 /// `ratchet transfer`.
 #[derive(Debug, Args)]
-pub struct Transfer {
+pub struct TransferArgs {
     /// The id of the node that is to lead [default: the voter with the longest log]
     to: Option<u64>,
 }
 
-impl Ask for Transfer {
+impl Ask for TransferArgs {
     async fn run(self, connection: &Connection) -> Result<(), CommandError> {
         let now = connection.client()?.transfer(self.to).await?;
         let text = format!("node {} leads, term {}", now.leader, now.term);
@@ -27,7 +27,7 @@ impl Ask for Transfer {
 
 /// `ratchet node`.
 #[derive(Debug, Args)]
-pub struct Node {
+pub struct NodeArgs {
     #[command(subcommand)]
     command: NodeCommand,
 }
@@ -52,7 +52,7 @@ enum NodeCommand {
     Update(Flags<v1::UpdateNodeRequest>),
 }
 
-impl Ask for Node {
+impl Ask for NodeArgs {
     async fn run(self, connection: &Connection) -> Result<(), CommandError> {
         let client = connection.client()?;
         let members = match self.command {

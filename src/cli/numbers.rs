@@ -42,7 +42,7 @@ pub fn key_of(text: &str, is_name: bool) -> Key {
 
 /// `ratchet next`.
 #[derive(Debug, Args)]
-pub struct Next {
+pub struct NextArgs {
     #[command(flatten)]
     key: KeyArgs,
     /// How many numbers to take
@@ -54,7 +54,7 @@ pub struct Next {
     request_id: Option<String>,
 }
 
-impl Ask for Next {
+impl Ask for NextArgs {
     async fn run(self, connection: &Connection) -> Result<(), CommandError> {
         let client = connection.client()?;
         let key = self.key.key();
@@ -76,12 +76,12 @@ impl Ask for Next {
 
 /// `ratchet current`.
 #[derive(Debug, Args)]
-pub struct Current {
+pub struct CurrentArgs {
     #[command(flatten)]
     key: KeyArgs,
 }
 
-impl Ask for Current {
+impl Ask for CurrentArgs {
     async fn run(self, connection: &Connection) -> Result<(), CommandError> {
         let client = connection.client()?;
         let last = client.current(&self.key.namespace, self.key.key()).await?;
@@ -92,7 +92,7 @@ impl Ask for Current {
 
 /// `ratchet raise`.
 #[derive(Debug, Args)]
-pub struct Raise {
+pub struct RaiseArgs {
     #[command(flatten)]
     key: KeyArgs,
     /// The numbers handed out later are greater than this one
@@ -100,7 +100,7 @@ pub struct Raise {
     at_least: u64,
 }
 
-impl Ask for Raise {
+impl Ask for RaiseArgs {
     async fn run(self, connection: &Connection) -> Result<(), CommandError> {
         let client = connection.client()?;
         let raising = client.raise(&self.key.namespace, self.key.key(), self.at_least);

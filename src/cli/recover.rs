@@ -24,7 +24,7 @@ const MARGIN_STEPS: u64 = 100_000;
 
 /// `ratchet recover`.
 #[derive(Debug, Args)]
-pub struct Recover {
+pub struct RecoverArgs {
     /// The data directory of the surviving node, which must be stopped
     #[arg(long)]
     data_dir: PathBuf,
@@ -52,7 +52,7 @@ fn margin_of(text: &str) -> Result<(String, u64), String> {
         .ok_or_else(|| format!("{text:?} does not have the form name=steps, for example book=1000"))
 }
 
-impl Recover {
+impl RecoverArgs {
     pub(super) async fn run(self) -> Result<(), CommandError> {
         let margin = Margin {
             default_steps: self.margin_steps,

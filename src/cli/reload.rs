@@ -11,9 +11,9 @@ use super::{
 
 /// `ratchet reload`.
 #[derive(Debug, Args)]
-pub struct Reload {}
+pub struct ReloadArgs {}
 
-impl Ask for Reload {
+impl Ask for ReloadArgs {
     async fn run(self, connection: &Connection) -> Result<(), CommandError> {
         let read = connection.client_of_one()?.reload().await?;
         output::result(connection.json, &read, &to_text(&read))

@@ -29,7 +29,7 @@ const GONE_MAX: Duration =
 
 /// `ratchet start`.
 #[derive(Debug, Args)]
-pub struct Start {
+pub struct StartArgs {
     /// A TOML file with any of the settings below, named like the flags with _ instead of -; flags and
     /// environment variables override it
     #[arg(long, env = "RATCHET_CONFIG")]
@@ -42,7 +42,7 @@ pub struct Start {
     settings: Settings,
 }
 
-impl Start {
+impl StartArgs {
     pub(super) async fn run(self) -> Result<(), CommandError> {
         let file = match &self.config {
             Some(path) => read_file(path)?,

@@ -22,7 +22,7 @@ const REDRAW: &str = "\x1b[H\x1b[J";
 
 /// `ratchet status`.
 #[derive(Debug, Args)]
-pub struct Status {
+pub struct StatusArgs {
     /// Repeat every SECONDS (2 if not given) until Ctrl-C; on a terminal each status replaces the one
     /// before, elsewhere it follows it
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2",
@@ -30,7 +30,7 @@ pub struct Status {
     watch: Option<u32>,
 }
 
-impl Ask for Status {
+impl Ask for StatusArgs {
     async fn run(self, connection: &Connection) -> Result<(), CommandError> {
         let client = connection.client()?;
         if let Some(seconds) = self.watch {

@@ -14,7 +14,7 @@ const FAR_MS: u64 = 600_000;
 
 /// `ratchet worker`.
 #[derive(Debug, Args)]
-pub struct Worker {
+pub struct WorkerArgs {
     #[command(subcommand)]
     command: WorkerCommand,
 }
@@ -45,7 +45,7 @@ enum WorkerCommand {
     },
 }
 
-impl Ask for Worker {
+impl Ask for WorkerArgs {
     async fn run(self, connection: &Connection) -> Result<(), CommandError> {
         let (client, json) = (connection.client()?, connection.json);
         match self.command {

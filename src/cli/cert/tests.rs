@@ -21,7 +21,7 @@ const DAY: i64 = 86_400;
 #[derive(Debug, Parser)]
 struct Line {
     #[command(flatten)]
-    cert: Cert,
+    cert: CertArgs,
 }
 
 /// Runs `ratchet cert` with these words. The word DIR is the directory.
