@@ -321,7 +321,7 @@ impl Taker {
             Taken::Exhausted { left } => Err(Why::Exhausted { left }),
             Taken::NoRoom(NoRoom { free_mb, reserve_mb }) => {
                 // The entry says how much room there was, and not where. So the disk that is low now is told of, with its own
-                // figures. If there is none any more, it was the leader's, as far as is known.
+                // figures. If none is low any more, the entry's figures are told as those of the leader's disk.
                 let low = LowDisk { free_mb, reserve_mb, follower: None };
                 Err(Why::LowDisk(self.group.view.limiting_disk().unwrap_or(low)))
             }
