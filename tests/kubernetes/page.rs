@@ -131,6 +131,12 @@ fn the_commands_of_the_page_name_what_there_is_and_those_that_need_no_cluster_ar
                 assert!(is_pod(pod), "{line}");
                 takes(arguments);
             }
+            ["kubectl", "exec", "-i", pod, "--", "ratchet", arguments @ .., from] => {
+                assert!(is_pod(pod), "{line}");
+                takes(arguments);
+                let file = secrets.dir.path().join(from.strip_prefix('<').expect(from));
+                assert!(file.is_file(), "{line}: it was not made before");
+            }
             ["kubectl", "apply" | "delete", "-k", path] => {
                 let overlay = path.strip_prefix(OVERLAYS).expect(path);
                 assert!(!kustomized(overlay).0.is_empty());

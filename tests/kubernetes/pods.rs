@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
+    io::{self, Write},
     net::{IpAddr, SocketAddr},
     path::PathBuf,
     process::{Command, Output, Stdio},
@@ -50,11 +51,11 @@ impl Pods {
     }
 
     /// A secret with files.
-    fn with_secret(mut self, name: &str, files: &[(&str, Vec<u8>)]) -> Pods {
+    fn with_secret(mut self, name: &str, files: &[(impl AsRef<str>, Vec<u8>)]) -> Pods {
         let dir = self.dir.path().join(format!("secret-{name}"));
         fs::create_dir(&dir).expect("a directory");
         for (file, content) in files {
-            fs::write(dir.join(file), content).expect("written");
+            fs::write(dir.join(file.as_ref()), content).expect("written");
         }
         self.secrets.insert(name.to_owned(), dir);
         self
@@ -187,9 +188,14 @@ impl Pods {
 
     /// Runs a command in a pod, as `kubectl exec` does.
     async fn exec(&self, pod: &str, words: &[&str]) -> Output {
+        self.exec_reading(Stdio::null(), pod, words).await
+    }
+
+    /// The same with an input, as `kubectl exec -i` does.
+    async fn exec_reading(&self, input: Stdio, pod: &str, words: &[&str]) -> Output {
         let container = Container { args: Vec::new(), ..self.container_of(pod) };
         let mut command = self.command(&container, pod);
-        command.args(words);
+        command.args(words).stdin(input);
         let ran = tokio::task::spawn_blocking(move || command.output());
         ran.await.expect("no panic").expect("the command runs")
     }
@@ -197,6 +203,21 @@ impl Pods {
 
 fn said(output: &Output) -> String {
     [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text)).concat()
+}
+
+/// What the secret ratchet-tls has: the CA, and the certificate and the key of the node of each pod.
+fn tls_secret(certificates: &Certificates, pods: &Pods) -> Vec<(String, Vec<u8>)> {
+    let mut files = vec![("ca.crt".to_owned(), certificates.read("ca.crt"))];
+    for (id, ip) in (1..).zip(pods.ips.values()) {
+        let (id, ip) = (format!("{id}"), ip.to_string());
+        certificates.make(&["node", "--cluster", "ratchet", "--node-id", &id, "--host", &ip]);
+        for end in ["crt", "key"] {
+            let file = format!("node-{id}.{end}");
+            let content = certificates.read(&file);
+            files.push((file, content));
+        }
+    }
+    files
 }
 
 /// Starts the pods, and waits until their nodes are alive. They hold no data, and so none is ready.
@@ -257,23 +278,13 @@ async fn a_setting_that_no_node_knows_keeps_its_nodes_from_starting() {
 async fn nodes_with_tls_are_founded_with_a_token_without_which_nobody_may_do_anything() {
     let certificates = Certificates::new();
     let pods = Pods::of(kustomized("three-tls"));
-    let mut tls = vec![("ca.crt".to_owned(), certificates.read("ca.crt"))];
-    for (id, ip) in (1..).zip(pods.ips.values()) {
-        let (id, ip) = (format!("{id}"), ip.to_string());
-        certificates.make(&["node", "--cluster", "ratchet", "--node-id", &id, "--host", &ip]);
-        for end in ["crt", "key"] {
-            let file = format!("node-{id}.{end}");
-            tls.push((file.clone(), certificates.read(&file)));
-        }
-    }
+    let tls = tls_secret(&certificates, &pods);
     certificates.make(&["client", "--cluster", "ratchet", "--name", "admin"]);
     let of_client = ["ca.crt", "client-admin.crt", "client-admin.key"];
     let token = b"ratchet_0123456789abcdef0123456789abcdef\n".to_vec();
     let mut founding: Vec<(&str, Vec<u8>)> =
         of_client.map(|file| (file, certificates.read(file))).to_vec();
     founding.push(("admin.token", token));
-    let tls: Vec<(&str, Vec<u8>)> =
-        tls.iter().map(|(name, content)| (name.as_str(), content.clone())).collect();
     let pods = pods.with_secret("ratchet-tls", &tls).with_secret("ratchet-founding", &founding);
     let pods = waiting(pods).await;
     let server = format!("{}:7600", pods.ips["ratchet-2"]);
@@ -293,6 +304,42 @@ async fn nodes_with_tls_are_founded_with_a_token_without_which_nobody_may_do_any
     let token = pods.secrets["ratchet-founding"].join("admin.token");
     let token = token.to_str().expect("UTF-8");
     let taken = pods.exec("ratchet-1", &[&stranger[..], &["--token-file", token]].concat()).await;
+    assert_eq!(said(&taken), "1\n");
+}
+
+/// As docs/kubernetes.md says under Helm.
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_ask_clients_for_no_certificate_are_founded_in_a_pod_with_a_token_that_is_piped_to_it()
+ {
+    let certificates = Certificates::new();
+    let values = ["tls.secret=ratchet-tls", "tls.clientCertificates=false", "tokens=true"];
+    let pods = Pods::of(chart("ratchet", &values));
+    let tls = tls_secret(&certificates, &pods);
+    let pods = waiting(pods.with_secret("ratchet-tls", &tls)).await;
+    certificates.make(&["client", "--cluster", "ratchet", "--name", "admin"]);
+    let server = format!("{}:7600", pods.ips["ratchet-2"]);
+    let [ca, certificate, key] =
+        ["ca.crt", "client-admin.crt", "client-admin.key"].map(|file| certificates.path(file));
+    let over_network = ["--server", &server, "--tls-ca", &ca];
+    let shows = ["found", "--tls-cert", &certificate, "--tls-key", &key];
+    let refused = pods.exec("ratchet-1", &[&shows[..], &over_network].concat()).await;
+    assert_eq!(refused.status.code(), Some(8), "{}", said(&refused));
+
+    let token = "ratchet_0123456789abcdef0123456789abcdef\n";
+    let (input, mut writer) = io::pipe().expect("a pipe");
+    writer.write_all(token.as_bytes()).expect("written");
+    drop(writer);
+    let found = ["found", "--admin-token-file", "/dev/stdin", "--timeout-ms", "60000"];
+    let founded = pods.exec_reading(input.into(), "ratchet-1", &found).await;
+    assert!(founded.status.success(), "{}", said(&founded));
+    pods.all_succeed("readinessProbe").await;
+    let next = [&["next", "book", "42"][..], &over_network].concat();
+    let refused = pods.exec("ratchet-1", &next).await;
+    assert_eq!(refused.status.code(), Some(8), "{}", said(&refused));
+    let file = pods.dir.path().join("admin.token");
+    fs::write(&file, token).expect("written");
+    let shows = ["--token-file", file.to_str().expect("UTF-8")];
+    let taken = pods.exec("ratchet-1", &[&next[..], &shows].concat()).await;
     assert_eq!(said(&taken), "1\n");
 }
 
