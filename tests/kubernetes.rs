@@ -337,6 +337,7 @@ fn kubernetes_waits_for_as_long_as_a_handover_may_take() {
     }
     for (path, waits) in [
         ("dist/ratchet.service", format!("\nTimeoutStopSec={by_default}\n")),
+        ("README.md", format!(" --stop-timeout={by_default} ")),
         ("docs/deploy.md", format!(" --stop-timeout={by_default} ")),
         ("docs/deploy.md", format!("{BEYOND_STOP_S} s more: {by_default} s by default")),
         ("docs/kubernetes.md", format!("`terminationGracePeriodSeconds: {by_default}`")),

@@ -9,7 +9,10 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::files::root;
+use crate::{
+    files::{assert_none, root},
+    pages,
+};
 
 /// The first value of `field` in Cargo.toml.
 fn manifest(field: &str) -> String {
@@ -73,6 +76,33 @@ fn the_package_and_the_archive_have_the_dashboards_and_the_alerts() {
         assert!(assets.iter().any(has), "the package has no {files}");
         assert!(script.contains(files), "the archive has no {files}");
     }
+}
+
+/// Errors of the node name pages, too.
+#[test]
+fn the_package_and_the_archive_have_all_pages_that_the_readme_leads_to() {
+    let package = package();
+    let assets = package["assets"].as_array().expect("a list");
+    let script = fs::read_to_string(root().join("dist/build")).unwrap();
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let (mut count, mut missing) = (0, Vec::new());
+    for link in pages::links(&readme) {
+        let page = link.split('#').next().unwrap_or_default();
+        let (files, folder) = match page.starts_with("docs/") {
+            true => ("docs/*.md", "docs/"),
+            false => (page, ""),
+        };
+        let place = format!("usr/share/doc/ratchet/{folder}");
+        let has = |asset: &toml::Value| {
+            asset[0].as_str() == Some(files) && asset[1].as_str() == Some(place.as_str())
+        };
+        if !assets.iter().any(has) || !script.contains(&format!(" {files}")) {
+            missing.push(page.to_owned());
+        }
+        count += 1;
+    }
+    assert!(count > 20, "only {count} links were found");
+    assert_none("the package or the archive lacks pages", &missing);
 }
 
 /// The links of units that are enabled, below a root of their own.

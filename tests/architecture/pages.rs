@@ -32,7 +32,7 @@ fn spans(line: &str) -> (Vec<&str>, Vec<&str>) {
 }
 
 /// Where the links of a page lead: `[text](place)`.
-fn links(text: &str) -> Vec<String> {
+pub fn links(text: &str) -> Vec<String> {
     let lines = prose(text).map(|line| spans(line).1.join(""));
     let page: Vec<String> = lines.collect();
     let page = page.join("\n");
