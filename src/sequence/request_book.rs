@@ -12,7 +12,9 @@
 //! and neither does one that was made later than now: if it were remembered, its id would be forgotten while a copy
 //! could still take numbers. (Liskov, Shrira and Wroclawski, "Efficient At-Most-Once Messages Based on Synchronized
 //! Clocks", 1991.) The configured lifetime may be made longer, and may differ between leaders. So each queue keeps the
-//! time up to which it has forgotten ids: whatever is not younger takes nothing, however long ids are kept by now.
+//! time up to which it has forgotten ids: whatever is not younger takes nothing, however long ids are kept by now. A queue
+//! knows nothing of the others. So all copies of a message have to state the same retry window: one that states a longer
+//! window, after its id was forgotten, takes other numbers.
 //!
 //! The bytes that may be remembered are shared. A caller (a principal, or the callers of one address) may hold as many as are
 //! still free, and a namespace twice as many. So a caller that holds much leaves room for others: alone, a caller gets half of
