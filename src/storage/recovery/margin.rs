@@ -23,7 +23,7 @@ pub struct Margin {
     /// For namespaces that are not named. Those whose ids come from keys and hold a time have none then, unless it is not
     /// known how far their times got.
     pub default_steps: u64,
-    /// For the namespaces with these names.
+    /// For the namespaces with these names, also deleted ones.
     pub steps_by_namespace: BTreeMap<String, u64>,
 }
 
@@ -65,7 +65,7 @@ impl Margin {
     /// [`StoreError::Refused`] if a named namespace does not exist, a margin ends above a namespace's greatest number, or
     /// this release does not know the format of one.
     pub fn plan(&self, known: &Known, now_ms: u64, dir: &Path) -> Result<RaisePlan, StoreError> {
-        self.check_names(&known.namespaces, dir)?;
+        self.check_names(known, dir)?;
         let mut plan = RaisePlan {
             namespaces: known.namespaces.clone(),
             raised: BTreeMap::new(),
@@ -86,17 +86,19 @@ impl Margin {
             plan.raised.insert(namespace.id, raised);
             plan.namespaces.put(namespace);
         }
-        for tombstone in plan.tombstones.values_mut() {
-            let margin = self.default_steps.saturating_mul(tombstone.step_width);
+        for (name, tombstone) in &mut plan.tombstones {
+            let steps = self.steps_by_namespace.get(name).copied().unwrap_or(self.default_steps);
+            let margin = steps.saturating_mul(tombstone.step_width);
             tombstone.floor = tombstone.floor.saturating_add(margin).min(NUMBER_MAX);
             tombstone.leased = above_lost_leases(tombstone.leased, now_ms);
         }
         Ok(plan)
     }
 
-    fn check_names(&self, namespaces: &NamespaceMap, dir: &Path) -> Result<(), StoreError> {
-        let names = namespaces.iter().map(|n| n.config.name.as_str());
-        let names: BTreeSet<&str> = names.collect();
+    fn check_names(&self, known: &Known, dir: &Path) -> Result<(), StoreError> {
+        let names = known.namespaces.iter().map(|n| n.config.name.as_str());
+        let deleted = known.tombstones.keys().map(String::as_str);
+        let names: BTreeSet<&str> = names.chain(deleted).collect();
         let mut named = self.steps_by_namespace.keys();
         match named.find(|name| !names.contains(name.as_str())) {
             None => Ok(()),

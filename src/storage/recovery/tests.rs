@@ -298,6 +298,21 @@ fn a_namespace_that_an_unapplied_entry_deletes_stays_deleted_and_its_tombstone_i
     assert_eq!(next, Some(NamespaceId(3)));
 }
 
+/// Keys with few numbers leave no room for the margin of the others, and their namespace could not be created again.
+#[test]
+fn a_deleted_namespace_may_have_a_margin_of_its_own() {
+    let delete = Command::DeleteNamespace { name: "book".to_owned(), forget: false };
+    let dir = directory(2, vec![bump_by_20(1), delete]);
+    let margin =
+        Margin { default_steps: 50, steps_by_namespace: BTreeMap::from([("book".to_owned(), 1)]) };
+    recover(dir.path(), SET, &margin, false).unwrap();
+    let store = open(dir.path()).unwrap();
+    let key = tombstone_key(&generation_prefix(SET, 1), "book");
+    let tombstone: Option<Tombstone> = store.db.get(Family::Applied, &key).unwrap();
+    // The ceiling 120, eight epochs and a step of 10.
+    assert_eq!(tombstone.unwrap().floor, 120 + 80 + 10);
+}
+
 #[test]
 fn a_recovered_table_knows_the_totals_of_its_namespaces() {
     let dir = directory(3, vec![bump_by_20(1), bump_by_20(7)]);
