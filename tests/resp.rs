@@ -707,6 +707,28 @@ async fn a_member_that_the_leader_does_not_hear_is_no_replica_and_without_a_lead
     assert!(!shards.contains("\nfail\n"), "{shards}");
 }
 
+/// The leader of a minority goes on telling whom it does not hear: those who have a majority.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_of_a_leader_without_a_majority_tells_redis_clients_of_all_nodes() {
+    let mut cluster = start(5, |_| {}).await;
+    let leader = cluster.leader().await;
+    let others: Vec<u64> = (1..=5).filter(|id| *id != leader).collect();
+    let (follower, away) = others.split_first().expect("others");
+    let nodes = cluster.nodes[follower].context().clone();
+    let heard = || {
+        let nodes = nodes.services.members.resp_nodes();
+        (nodes.iter().filter(|node| node.is_heard).count(), nodes.len())
+    };
+    until("the follower knows the ports of all", || heard() == (5, 5)).await;
+    for id in away {
+        cluster.crash(*id).await;
+    }
+    let alone = Duration::from_secs(4);
+    let leaderless = || nodes.group.leaderless_for();
+    until("no leader has a majority", || leaderless().is_some_and(|it| it > alone)).await;
+    assert_eq!(heard(), (5, 5));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_namespace_may_answer_with_strings_that_no_client_rounds() {
     let cluster = start(3, |_| {}).await;

@@ -34,8 +34,11 @@ impl Ask for FoundArgs {
         let (token, _) = SecretToken::of_file("--admin-token-file", path)?;
         let founded = found_with(&token, connection).await;
         let answer = founded.map_err(|error| SecretToken::refused(path, error))?;
-        let text = founded_to_text(&answer);
-        let text = format!("{text}\nthe token that may do everything is in {}", path.display());
+        let mut text = founded_to_text(&answer);
+        // It may have come through a pipe.
+        if path.is_file() {
+            text += &format!("\nthe token that may do everything is in {}", path.display());
+        }
         output::result(connection.json, &answer, &text)
     }
 }

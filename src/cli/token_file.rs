@@ -83,7 +83,8 @@ impl SecretToken {
     pub fn refused(path: &Path, error: Error) -> CommandError {
         let may_be_repeated = error.is_retryable() || matches!(error, Error::OutcomeUnknown { .. });
         let error = CommandError::from(error);
-        match may_be_repeated {
+        // A pipe has no token any more.
+        match may_be_repeated && path.is_file() {
             false => error,
             true => error.and(&format!(
                 "; the token is in {}: run the command again, and it is taken from there",

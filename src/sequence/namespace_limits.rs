@@ -33,7 +33,7 @@ pub fn check_steps(
     })
 }
 
-/// Refuses a section_size of 0 or above [`SECTION_SIZE_MAX`] before it is proposed.
+/// Refuses a section_size of 0 or above `SECTION_SIZE_MAX` before it is proposed.
 ///
 /// # Errors
 /// [`InvalidNamespace::OutOfRange`].

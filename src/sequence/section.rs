@@ -199,8 +199,8 @@ impl SectionRecord {
             written_ms: self.written_ms,
         };
         // The term that gets the chunk asserts that it is not empty and not below the ceiling (`add_chunk`), and that no number
-        // it takes is above `max` (`take`). To assert that here would end every replica. What is asserted here is that the table
-        // is not damaged: no entry writes a record whose floor is above its ceiling.
+        // it takes is above `max` (`take`). To assert that here would end every replica. What is asserted here is that the
+        // table is not damaged: no entry writes a record whose floor is above its ceiling.
         assert!(record.floor <= old, "the table is damaged: a floor above its ceiling: {self:?}");
         Ok((record, Chunk { old, new }))
     }

@@ -78,7 +78,7 @@ fn the_package_and_the_archive_have_the_dashboards_and_the_alerts() {
     }
 }
 
-/// Errors of the node name pages, too.
+/// The node's errors name pages, too, as docs/replace.md.
 #[test]
 fn the_package_and_the_archive_have_all_pages_that_the_readme_leads_to() {
     let package = package();

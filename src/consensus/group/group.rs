@@ -104,7 +104,7 @@ impl Group {
         self.heard_leader.last().map(|(_, at)| at)
     }
 
-    /// The members that the leader has not heard for [`UNHEARD`]: as this node sees it if it leads, or as its leader told it
+    /// The members that the leader has not heard for two seconds: as this node sees it if it leads, or as its leader told it
     /// last. None if no leader that has a majority was heard for so long: a node that is cut off hears nobody, and knows less
     /// than those that it does not hear.
     pub fn unheard(&self) -> Vec<NodeId> {
@@ -128,7 +128,8 @@ impl Group {
     }
 
     /// For how long no leader was heard that had a majority: 0 while this node is one. Once it is one no more, the time counts
-    /// from when a majority followed it last. `None` if no such leader was heard since this node started.
+    /// from when a majority followed it last. A leader says that it has none after two seconds. `None` if no such leader was
+    /// heard since this node started.
     pub fn leaderless_for(&self) -> Option<Duration> {
         let now = self.lease.now();
         // Not cloned: every message of a caller with a token comes here, and all of them would change one counter.
@@ -136,7 +137,7 @@ impl Group {
         if leads {
             return Some(Duration::ZERO);
         }
-        let last = self.leader_heard().max(self.lease.followed_at());
+        let last = self.heard_leader.majority_at().max(self.lease.followed_at());
         last.map(|at| now.since(at))
     }
 

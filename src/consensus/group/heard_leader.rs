@@ -13,6 +13,8 @@ use crate::{clock::Instant, sequence::NodeId};
 pub struct HeardLeader {
     /// The leader, and when this node heard it.
     last: Mutex<Option<(NodeId, Instant)>>,
+    /// When this node last heard a leader that a majority followed.
+    majority_at: Mutex<Option<Instant>>,
     /// The members that it did not hear any more, as it told last.
     unheard: Mutex<Vec<NodeId>>,
     /// How far its wall clock was ahead of this node's when it was heard last, in milliseconds.
@@ -34,6 +36,17 @@ impl HeardLeader {
             *last = Some((leader, at));
         }
         is_last
+    }
+
+    /// When this node last heard a leader that a majority followed. `None` if it never did.
+    pub fn majority_at(&self) -> Option<Instant> {
+        *self.majority_at.lock()
+    }
+
+    /// The leader whose message arrived at `at` is followed by a majority.
+    pub fn note_majority(&self, at: Instant) {
+        let mut majority_at = self.majority_at.lock();
+        *majority_at = (*majority_at).max(Some(at));
     }
 
     /// The members that the leader did not hear any more, as it told last.
@@ -71,6 +84,17 @@ mod tests {
         assert_eq!(heard.last(), Some((1, at(5))));
         assert!(heard.note(2, at(5)));
         assert_eq!(heard.last(), Some((2, at(5))));
+    }
+
+    #[test]
+    fn a_leader_is_known_to_have_a_majority_only_if_it_says_so() {
+        let heard = HeardLeader::default();
+        let at = Instant::from_nanos;
+        assert!(heard.note(1, at(5)));
+        assert_eq!(heard.majority_at(), None);
+        heard.note_majority(at(5));
+        heard.note_majority(at(4));
+        assert_eq!(heard.majority_at(), Some(at(5)));
     }
 
     #[test]

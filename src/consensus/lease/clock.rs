@@ -183,10 +183,20 @@ impl LeaseClock {
         self.state.lock().held().is_some_and(|current| current.lease.is_valid(now))
     }
 
-    /// When a majority was last known to follow this node in a term that it led. While its lease is valid, one does still.
-    /// `None` if none ever did.
+    /// When a majority was last known to follow this node in a term that it led. While its lease is valid, one does still. Of a
+    /// sole voter it is when its term began, or when it began to need others. `None` if no majority ever followed this node.
     pub fn followed_at(&self) -> Option<Instant> {
         self.state.lock().followed_at
+    }
+
+    /// Whether this node leads, and no majority has followed it for [`UNHEARD`].
+    pub fn is_without_majority(&self) -> bool {
+        let now = self.now();
+        let state = self.state.lock();
+        state.held().is_some_and(|CurrentTerm { lease, .. }| {
+            let since = lease.began().max(state.followed_at.unwrap_or_default());
+            !lease.is_valid(now) && now.since(since) >= UNHEARD
+        })
     }
 
     /// Voids the current lease, if there is one. True if it was not void before.

@@ -563,6 +563,11 @@ fn when_a_majority_followed_this_node_last_is_known_after_its_lease() {
     time.0.store(60_000, Ordering::Relaxed);
     clock.record_ack(3, 2, ms(59_999));
     assert_eq!(clock.followed_at(), Some(ms(60_000)));
+    let is_without = |at| {
+        time.0.store(at, Ordering::Relaxed);
+        clock.is_without_majority()
+    };
+    assert_eq!([60_199, 61_999, 62_000].map(is_without), [false, false, true]);
     // An answer that comes late tells of the past.
     time.0.store(90_000, Ordering::Relaxed);
     clock.record_ack(3, 2, ms(60_100));

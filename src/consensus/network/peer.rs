@@ -78,6 +78,7 @@ impl Peer {
             wall_ms: Some(self.lease.wall_ms()),
             principals_version: self.peers.principals_version(),
             open_known: machines.open_known(self.client.target),
+            without_majority: self.lease.is_without_majority(),
             ..self.client.message(request)?
         };
         let reply = self.client.send(RaftRpc::Append, message, timeout).await?;

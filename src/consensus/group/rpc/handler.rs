@@ -97,6 +97,9 @@ impl RpcHandler {
             group.hear_of_principals(message.principals_version);
             if is_last {
                 group.heard_leader.note_unheard(&message.unheard);
+                if !message.without_majority {
+                    group.heard_leader.note_majority(arrived);
+                }
             }
             if let Some(wall_ms) = message.wall_ms.filter(|_| is_last) {
                 group.heard_leader.note_wall_clock(wall_ms, arrived_ms);
