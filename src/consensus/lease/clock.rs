@@ -189,7 +189,7 @@ impl LeaseClock {
         self.state.lock().followed_at
     }
 
-    /// Whether this node leads, and no majority has followed it for [`UNHEARD`].
+    /// Whether this node leads, and no majority has followed it for two seconds.
     pub fn is_without_majority(&self) -> bool {
         let now = self.now();
         let state = self.state.lock();

@@ -302,7 +302,7 @@ fn a_namespace_that_an_unapplied_entry_deletes_stays_deleted_and_its_tombstone_i
 #[test]
 fn a_deleted_namespace_may_have_a_margin_of_its_own() {
     let delete = Command::DeleteNamespace { name: "book".to_owned(), forget: false };
-    let dir = directory(2, vec![bump_by_20(1), delete]);
+    let dir = directory(2, vec![bump_by_20(1), bump_by_20(7), delete]);
     let margin =
         Margin { default_steps: 50, steps_by_namespace: BTreeMap::from([("book".to_owned(), 1)]) };
     recover(dir.path(), SET, &margin, false).unwrap();
