@@ -4,8 +4,8 @@
 use std::{net::SocketAddr, time::Duration};
 
 use crate::common::{
-    cluster::Cluster, eventually, id, in_time, invoices::create_invoices, is_late, other_than,
-    until, with_resp,
+    cluster::Cluster, eventually, hurried, id, in_time, invoices::create_invoices, is_late,
+    other_than, until, with_resp,
 };
 use ratchet::{
     metrics::Interface,
@@ -710,7 +710,8 @@ async fn a_member_that_the_leader_does_not_hear_is_no_replica_and_without_a_lead
 /// The leader of a minority goes on telling whom it does not hear: those who have a majority.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_follower_of_a_leader_without_a_majority_tells_redis_clients_of_all_nodes() {
-    let mut cluster = start(5, |_| {}).await;
+    // Such a leader is quiet for two election timeouts, and tells it again for as long.
+    let mut cluster = start(5, hurried).await;
     let leader = cluster.leader().await;
     let others: Vec<u64> = (1..=5).filter(|id| *id != leader).collect();
     let (follower, away) = others.split_first().expect("others");
