@@ -301,7 +301,7 @@ async fn a_node_that_hears_of_no_leader_for_half_a_minute_tells_its_status_alone
     for node in others(left) {
         closed.cluster.crash(node).await;
     }
-    let why = "has heard of no leader for 30 s";
+    let why = "has heard for 30 s of no leader that has a majority";
     let refused = eventually("its principals are too old", async || {
         let message =
             NextRequest { namespace: "book".to_owned(), key: id(1), ..Default::default() };

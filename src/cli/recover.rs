@@ -33,7 +33,7 @@ pub struct RecoverArgs {
     /// come from keys and hold a time follow the clock instead
     #[arg(long, default_value_t = MARGIN_STEPS)]
     margin_steps: u64,
-    /// The margin of one namespace, as "name=steps"; may be repeated
+    /// The margin of one namespace, also a deleted one, as "name=steps"; may be repeated
     #[arg(long = "margin", value_parser = margin_of)]
     margins: Vec<(String, u64)>,
     /// Show what would be done, and change nothing

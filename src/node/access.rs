@@ -331,15 +331,15 @@ impl Access {
             _ if self.has_heard_of_leader() => Ok(()),
             _ => Err(refusal!(
                 NoLeader,
-                "node {node} has heard of no leader for {} s, and does not know what was granted or revoked since; ask another \
-                 node",
+                "node {node} has heard for {} s of no leader that has a majority, and does not know what was granted or \
+                 revoked since; ask another node",
                 LEADERLESS_MAX.as_secs()
             )),
         }
     }
 
-    /// Whether a leader was heard in the last [`LEADERLESS_MAX`]. Each message of a caller with a token comes here: so how long
-    /// that stays true is not looked up for each, which would have all threads write to one place.
+    /// Whether a leader with a majority was heard in the last [`LEADERLESS_MAX`]. Each message of a caller with a token
+    /// comes here: so how long that stays true is not looked up for each, which would have all threads write to one place.
     fn has_heard_of_leader(&self) -> bool {
         let now = self.group.now();
         if now.as_nanos() < self.in_touch_until.load(Relaxed) {
